@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 BUDGET = 1.2
-"""Seconds that the sampled cases of one function may take."""
+"""The maximum time of the sampled cases of one function, in seconds."""
 
 LONGEST = 2.5
-"""Seconds of a case from which a function is left to `make test-rest`."""
+"""If a case takes more seconds on average, only `make test-rest` runs its function."""
 
 LIST = Path(__file__).parent / "long_tests.txt"
 

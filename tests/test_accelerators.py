@@ -1,6 +1,6 @@
 """The example accelerators are packages: built from their own pyproject, installed, tested by their tests.
 
-Each is built as a wheel, which is unpacked into a folder of its own; nothing else of it is on the path.
+Each is built as a wheel, which is unpacked into a folder. Only that folder is on the path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The benchmarks run: models are generated, peers take turns, tables and JSON have what was measured."""
+"""The benchmarks: generated models, alternating peers, tables and JSON."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_chart_as_png(tmp_path: Path) -> None:
 
 
 def test_old_operator_sets_are_not_evaluated(tmp_path):
-    """Softmax then worked on several axes at once, which the evaluator does not know."""
+    """Softmax was defined on several axes at once, which the evaluator does not support."""
     old = onnx.parser.parse_model(
         '<ir_version: 7, opset_import: ["" : 9]>'
         "old (float[1, 4, 1, 1] x) => (float[1, 4, 1, 1] y) { y = Softmax (x) }"
@@ -249,7 +249,7 @@ def test_operators_are_measured_against_onnxruntime(tmp_path: Path) -> None:
 
 
 def test_models_of_operators_compile() -> None:
-    """Every line of the table is a model that we import."""
+    """Every row of the table is a model that the importer reads."""
     operators = pytest.importorskip("benchmarks.operators")
     pytest.importorskip("onnx")
     for each in [*operators.rows(), *operators.moves(), *operators.maps()]:

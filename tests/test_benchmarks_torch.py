@@ -154,7 +154,7 @@ def model_of(text: str, opset: int = OPSET) -> onnx.ModelProto:
 
 
 def drawn(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
-    """Inputs in (0, 1), where all functions of the table are defined; unknown sizes are 5."""
+    """Inputs in (0, 1), for which all functions of the table are defined. Symbolic sizes are 5."""
     rng = np.random.default_rng(0)
     return {
         each.name: rng.uniform(0.05, 0.95, [dim.dim_value or 5 for dim in each.type.tensor_type.shape.dim])
@@ -164,7 +164,7 @@ def drawn(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def graph_of(path: Path) -> dict[str, int]:
-    """How often the module calls what."""
+    """The number of calls of each function in the module."""
     from benchmarks.peers.onnx_torch.trace import module_of
 
     found: dict[str, int] = {}
@@ -176,7 +176,7 @@ def graph_of(path: Path) -> dict[str, int]:
 
 
 def outputs(model: onnx.ModelProto, folder: Path) -> tuple[Path, list[Any], list[Any]]:
-    """The model's file, what torch gives, and what it should give."""
+    """The model's file, torch's outputs, and the expected ones."""
     path, feeds = folder / "g.onnx", drawn(model)
     onnx.save(model, path)
     found = list(PEER["torch"].load(path, 1)(feeds).values())
@@ -202,7 +202,7 @@ def test_every_operator_of_the_table_is_tested() -> None:
 
 @needs_torch
 def test_old_operator_sets(tmp_path: Path) -> None:
-    """Axes were attributes, and a softmax worked on all dims from its axis on."""
+    """Axes were attributes, and a softmax reduced all dims from its axis on."""
     text = (
         "(float[2, 3, 1, 1] x) => (float[] y) { a = Softmax (x) b = Squeeze <axes = [2, 3]> (a)"
         " c = Unsqueeze <axes = [0]> (b) y = Slice <starts = [1], ends = [3], axes = [2]> (c) }"
@@ -314,7 +314,7 @@ def test_peers_run_a_perceptron(name: str, tmp_path: Path) -> None:
     if not PEER[name].installed:
         pytest.skip(f"{name} is not installed")
     result = measured(name, tmp_path)
-    if name in result.failures:  # where there is no compiler that it needs
+    if name in result.failures:  # if there is no compiler, which it needs
         assert "compile" in result.failures[name].lower()
         pytest.skip(result.failures[name])
     assert result.errors[name] <= 1

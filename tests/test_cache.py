@@ -1,4 +1,4 @@
-"""Kept results: what their keys are made of, damage, full disks, many processes at once."""
+"""The cache: keys, damaged files, full disks, concurrent processes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def compiled(factor=2.0):
     return dlc.compile(module(factor), TENSOR, cache=True)
 
 
-def test_keys_contain_the_code_that_took_part(model, tmp_path, monkeypatch):
+def test_keys_contain_the_code_of_readers_and_plugins(model, tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -84,7 +84,7 @@ def test_keys_contain_the_code_that_took_part(model, tmp_path, monkeypatch):
 def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
     file = tmp_path / "weights"
     file.write_bytes(b"one")
-    assert file_stamp(file) is None  # another write in the same tick of the clock would not be seen
+    assert file_stamp(file) is None  # another write in the same tick of the clock would not be detected
     monkeypatch.setattr(cache, "_SETTLED", -1.0)
     first = file_digest([file])
     read = cache._content_digest
@@ -189,7 +189,7 @@ for turn in range(6):
 
 @pytest.mark.parametrize("models", [1, 3])
 def test_processes_share_the_folder(own_folder, models, request):
-    """Several processes compile the same models at once, in a folder that holds only some of them."""
+    """Several processes compile the same models at once. The folder has space for only some of them."""
     exe = compiled()
     size = Store().entries()[0].size
     assert exe.report["cache"] == "stored"
@@ -205,7 +205,7 @@ def test_processes_share_the_folder(own_folder, models, request):
 
 
 def test_a_small_disk_is_filled_by_half_at_most(own_folder, monkeypatch):
-    """With room for ten artefacts beside everything else, five are kept, the last one always."""
+    """If the disk has space for ten artefacts, five are kept, including the last one."""
     first = compiled(2.0)
     size = Store().entries()[0].size
     disk = type(shutil.disk_usage(own_folder))
@@ -226,7 +226,7 @@ def test_a_small_disk_is_filled_by_half_at_most(own_folder, monkeypatch):
 
 
 def test_a_full_disk_is_no_error(own_folder):
-    """A limit on the size of files stands for the disk that is full."""
+    """A limit on the size of files simulates a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))

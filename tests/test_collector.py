@@ -1,4 +1,4 @@
-"""The garbage collector comes by less often while a compile runs, and as before afterwards."""
+"""The garbage collector runs less often during a compile, and as often as before afterwards."""
 
 from __future__ import annotations
 

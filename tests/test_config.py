@@ -1,4 +1,4 @@
-"""Settings: where values come from, what is legal, how errors speak."""
+"""Settings: sources of values, legal values, error messages."""
 
 from __future__ import annotations
 

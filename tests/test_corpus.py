@@ -1,4 +1,4 @@
-"""The corpus: its list of recipes, the check and the measurement of a folder, runs compared."""
+"""The corpus: its list of recipes, the check and the measurement of a folder, comparison of runs."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def crashing(path: Path, threads: int) -> Session:
 
 
 def unsteady(path: Path, threads: int) -> Session:
-    """Ours for one model; a crash for the other."""
+    """dlc runs one model, and crashes for the other."""
     return crashing(path, threads) if "second" in path.name else doubled(path, threads)
 
 
@@ -221,7 +221,7 @@ def test_a_run_is_compared_with_a_kept_one(folder, monkeypatch, capsys):
 def result(
     ours: float, peer: float = 1.0, width: float = 0.01, problem: str = "", **more: Any
 ) -> dict[str, Any]:
-    """A made-up result whose times spread by a part `width`."""
+    """A result whose times are spread by the fraction `width`."""
 
     def spread(ms: float) -> Mapping[str, float]:
         return {"median": ms, "p10": ms * (1 - width), "p90": ms * (1 + width)}

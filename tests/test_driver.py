@@ -1,4 +1,4 @@
-"""The driver: models in, executables out; the cache; failures that leave what repeats them."""
+"""The driver: compiling models, the cache, and reproducers of failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TENSOR = "reference -level=tir"
 
 
 class Scaling:
-    """A frontend whose files hold one number: the model multiplies by it."""
+    """A frontend whose files contain a number. The model multiplies by it."""
 
     name = "scaling"
     suffixes = (".scale",)
@@ -55,7 +55,7 @@ class Scaling:
 
 @pytest.fixture
 def scaling(tmp_path):
-    """The frontend, the core's own targets, and folders of the test's own."""
+    """The frontend, the targets of the core, and temporary folders."""
     frontend = Scaling()
     plugin = SimpleNamespace(dlc_frontends=hookimpl(specname="dlc_frontends")(lambda: [frontend]))
     folders = {"cache_dir": tmp_path / "cache", "reproducer_dir": tmp_path / "reproducers"}

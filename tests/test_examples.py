@@ -1,4 +1,4 @@
-"""Every example runs, in a process of its own, with warnings as errors."""
+"""Every example runs in a separate process, with warnings as errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LINKING = ("c_program", "export_add_one")
 """Examples that need a C compiler, which links."""
 SLOW = ("demo_resnet50.py",)
 PACKAGED = ("accelerators",)
-"""Folders of whole packages, whose own tests run them."""
+"""Folders of packages, whose own tests run them."""
 
 
 @pytest.fixture(scope="module")

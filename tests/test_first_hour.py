@@ -1,4 +1,4 @@
-"""The first hour of the vendor guide, word by word, in a new environment: what it takes in lines and minutes.
+"""The first hour of the vendor guide, command by command, in a new environment: its lines and minutes.
 
     pytest tests/test_first_hour.py -s
 

@@ -1,6 +1,6 @@
-"""The laws of the tree: imports point downward, the core names no device, files stay small, texts stay clean.
-
-Every law is a function from texts to complaints, so that each is also tried on a text that breaks it.
+"""The rules of the source tree: imports point downwards, the core names no device, files are small, texts
+have no forbidden words. Every rule is a function from texts to complaints, which is also tested on a text
+that breaks it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 Texts = Mapping[str, str]
 
-FLOORS = {
+LAYERS = {
     "hooks": 0,
     "config": 0,
     "decisions": 0,
@@ -49,15 +49,15 @@ FLOORS = {
     "__main__": 11,
     "__init__": 11,
 }
-"""A module imports from lower floors, and from its own as long as the modules of that floor form no cycle."""
+"""A module imports from lower layers, and from its own if the modules of that layer form no cycle."""
 
-ROOMS = {
+SUBLAYERS = {
     "runtime": (
         "machine", "memory", "device", "guard", "interface", "reference", "call", "host_program", "artefact",
         "measure", "executable", "library",
     )
 }  # fmt: skip
-"""The parts of packages that have an order of them, the lowest first."""
+"""Packages whose parts form layers, the lowest first."""
 
 LAZY = ("plugin", "cli")
 """May import `dlc_core` inside functions: plugins and commands are loaded when they are asked for.  So may
@@ -139,36 +139,36 @@ def core_imports(tree: ast.Module, modules: set[str]) -> Iterator[tuple[ast.stmt
                 yield node, parts[1] if len(parts) > 1 else "__init__", inside
 
 
-def floor_complaints(texts: Texts) -> list[str]:
+def layer_complaints(texts: Texts) -> list[str]:
     complaints = []
     files = core_python(texts)
     modules = {unit_of(path) for path in files}
     same_floor: dict[str, set[str]] = {}
     for path, text in sorted(files.items()):
         unit = unit_of(path)
-        if unit not in FLOORS:
-            complaints.append(f"{path}: {unit} has no floor")
+        if unit not in LAYERS:
+            complaints.append(f"{path}: {unit} has no layer")
             continue
         for node, target, inside in core_imports(ast.parse(text), modules):
             where = f"{path}:{node.lineno}"
-            if target not in FLOORS:
-                complaints.append(f"{where}: imports {target}, which has no floor")
-            elif FLOORS[target] > FLOORS[unit]:
+            if target not in LAYERS:
+                complaints.append(f"{where}: imports {target}, which has no layer")
+            elif LAYERS[target] > LAYERS[unit]:
                 complaints.append(
-                    f"{where}: {unit} (floor {FLOORS[unit]}) imports {target} (floor {FLOORS[target]})"
+                    f"{where}: {unit} (layer {LAYERS[unit]}) imports {target} (layer {LAYERS[target]})"
                 )
-            elif FLOORS[target] == FLOORS[unit] and target != unit:
+            elif LAYERS[target] == LAYERS[unit] and target != unit:
                 same_floor.setdefault(unit, set()).add(target)
             if inside and unit not in LAZY and not re.fullmatch(r"dlc_core/algorithms/\w+/plugin\.py", path):
                 complaints.append(f"{where}: an import of dlc_core inside a function")
     try:
         TopologicalSorter(same_floor).prepare()
     except CycleError as error:
-        complaints.append("a cycle within a floor: " + " -> ".join(error.args[1]))
+        complaints.append("a cycle within a layer: " + " -> ".join(error.args[1]))
     return complaints
 
 
-CIRCLES: Mapping[frozenset[str], str] = {}
+ALLOWED_CYCLES: Mapping[frozenset[str], str] = {}
 """Modules that import one another, with the reason; the list may only shrink."""
 
 
@@ -220,7 +220,7 @@ def _known(name: str, modules: Container[str]) -> str:
     return name
 
 
-def circles(imports: Mapping[str, set[str]]) -> list[frozenset[str]]:
+def cycles(imports: Mapping[str, set[str]]) -> list[frozenset[str]]:
     """The sets of modules, as large as possible, in which each imports each, directly or through others."""
     below: dict[str, set[str]] = {}
     for module in imports:
@@ -234,26 +234,26 @@ def circles(imports: Mapping[str, set[str]]) -> list[frozenset[str]]:
     return sorted(found, key=sorted)
 
 
-def circle_complaints(texts: Texts) -> list[str]:
+def cycle_complaints(texts: Texts) -> list[str]:
     """Modules of one package that import one another; a package and the modules inside it are one thing."""
     imports = module_imports(texts)
     return [
-        "a circle of modules: " + ", ".join(sorted(circle))
-        for circle in circles(imports)
-        if circle not in CIRCLES
+        "a cycle of modules: " + ", ".join(sorted(cycle))
+        for cycle in cycles(imports)
+        if cycle not in ALLOWED_CYCLES
     ]
 
 
-def room_complaints(texts: Texts) -> list[str]:
-    """The rooms of a package that has an order of them import only what is below them."""
+def sublayer_complaints(texts: Texts) -> list[str]:
+    """The parts of a package whose parts form layers import only from lower parts."""
     complaints = []
-    for package, rooms in ROOMS.items():
-        rank = {f"dlc_core.{package}.{room}": i for i, room in enumerate(rooms)}
+    for package, parts in SUBLAYERS.items():
+        rank = {f"dlc_core.{package}.{part}": i for i, part in enumerate(parts)}
         inside = {path: text for path, text in texts.items() if path.startswith(f"dlc_core/{package}/")}
         for module, imported in module_imports(inside).items():
             own = _known(module, rank)
             if not own and module != f"dlc_core.{package}":
-                complaints.append(f"{module} is in no room")
+                complaints.append(f"{module} has no layer")
             above = [other for other in imported if own and rank.get(_known(other, rank), -1) > rank[own]]
             complaints += [f"{module} imports {other}, which is above it" for other in sorted(above)]
     return complaints
@@ -325,10 +325,10 @@ def text_complaints(texts: Texts) -> list[str]:
     return complaints
 
 
-LAWS = (
-    floor_complaints,
-    circle_complaints,
-    room_complaints,
+RULES = (
+    layer_complaints,
+    cycle_complaints,
+    sublayer_complaints,
     rule_complaints,
     dynamic_complaints,
     foreign_complaints,
@@ -337,9 +337,9 @@ LAWS = (
 )
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_imports_follow_the_layers(law, tree):
-    complaints = law(tree)
+@pytest.mark.parametrize("rule", RULES)
+def test_imports_follow_the_layers(rule, tree):
+    complaints = rule(tree)
     assert not complaints, "\n".join(complaints)
 
 
@@ -353,35 +353,35 @@ def test_all_modules_are_read(tree):
 
 
 def test_hooks_import_nothing_of_the_core(tree):
-    assert not list(core_imports(ast.parse(tree["dlc_core/hooks.py"]), set(FLOORS)))
+    assert not list(core_imports(ast.parse(tree["dlc_core/hooks.py"]), set(LAYERS)))
 
 
 @pytest.mark.parametrize(
-    ("law", "path", "text", "complaint"),
+    ("rule", "path", "text", "complaint"),
     [
         (
-            floor_complaints,
+            layer_complaints,
             "dlc_core/ir/a.py",
             "from dlc_core.graph import node",
-            "ir (floor 1) imports graph",
+            "ir (layer 1) imports graph",
         ),
-        (floor_complaints, "dlc_core/ir/a.py", "import dlc_core.passes.base", "imports passes (floor 6)"),
-        (floor_complaints, "dlc_core/ir/a.py", "from dlc_core import compile", "imports __init__ (floor 11)"),
-        (floor_complaints, "dlc_core/new.py", "x = 1", "new has no floor"),
+        (layer_complaints, "dlc_core/ir/a.py", "import dlc_core.passes.base", "imports passes (layer 6)"),
+        (layer_complaints, "dlc_core/ir/a.py", "from dlc_core import compile", "imports __init__ (layer 11)"),
+        (layer_complaints, "dlc_core/new.py", "x = 1", "new has no layer"),
         (
-            floor_complaints,
+            layer_complaints,
             "dlc_core/ir/a.py",
             "from dlc_core.misc import x",
-            "imports misc, which has no floor",
+            "imports misc, which has no layer",
         ),
         (
-            floor_complaints,
+            layer_complaints,
             "dlc_core/ir/a.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from dlc_core.op import declare",
-            "ir (floor 1) imports op",
+            "ir (layer 1) imports op",
         ),
         (
-            floor_complaints,
+            layer_complaints,
             "dlc_core/op/a.py",
             "def f():\n    from dlc_core.ir import types",
             "a.py:2: an import of dlc_core inside a function",
@@ -414,17 +414,17 @@ def test_hooks_import_nothing_of_the_core(tree):
         (text_complaints, "tests/a.py", "# TO" + "DO later", "unfinished"),
     ],
 )
-def test_violations_are_found(law, path, text, complaint):
+def test_violations_are_found(rule, path, text, complaint):
     known = {"dlc_core/graph/n.py": "", "dlc_core/passes/base.py": "", "dlc_core/ir/types.py": ""}
-    assert not law(known)
-    assert [c for c in law({**known, path: text}) if complaint in c]
+    assert not rule(known)
+    assert [c for c in rule({**known, path: text}) if complaint in c]
 
 
 def test_a_cycle_within_a_layer_is_found():
     te_uses_op = {"dlc_core/te/a.py": "from dlc_core.op import declare"}
-    assert not floor_complaints(te_uses_op)
+    assert not layer_complaints(te_uses_op)
     both = {**te_uses_op, "dlc_core/op/b.py": "from dlc_core.te import tensor"}
-    assert any("a cycle within a floor" in complaint for complaint in floor_complaints(both))
+    assert any("a cycle within a layer" in complaint for complaint in layer_complaints(both))
 
 
 @pytest.mark.parametrize(
@@ -439,9 +439,9 @@ def test_a_cycle_within_a_layer_is_found():
 )
 def test_a_cycle_of_modules_is_found(back):
     one_way = {"dlc_core/ir/a.py": "from dlc_core.ir.b import y", "dlc_core/ir/b.py": "y = 1"}
-    assert not circle_complaints(one_way)
-    complaints = circle_complaints({**one_way, "dlc_core/ir/b.py": back, "dlc_core/ir/c.py": back})
-    assert complaints == ["a circle of modules: dlc_core.ir.a, dlc_core.ir.b"]
+    assert not cycle_complaints(one_way)
+    complaints = cycle_complaints({**one_way, "dlc_core/ir/b.py": back, "dlc_core/ir/c.py": back})
+    assert complaints == ["a cycle of modules: dlc_core.ir.a, dlc_core.ir.b"]
 
 
 def test_a_cycle_inside_a_plugin_is_found():
@@ -450,12 +450,12 @@ def test_a_cycle_inside_a_plugin_is_found():
         "plugins/backend_acme/dlc_backend_acme/a.py": "from dlc_backend_acme import b",
         "plugins/backend_acme/dlc_backend_acme/b.py": "from dlc_backend_acme.a import x",
     }
-    assert circle_complaints(texts) == ["a circle of modules: dlc_backend_acme.a, dlc_backend_acme.b"]
+    assert cycle_complaints(texts) == ["a cycle of modules: dlc_backend_acme.a, dlc_backend_acme.b"]
 
 
 def test_allowed_cycles_still_exist(tree):
-    left = circles(module_imports({p: t for p, t in tree.items() if p.startswith("dlc_core/ir/")}))
-    assert set(CIRCLES) <= set(left)
+    left = cycles(module_imports({p: t for p, t in tree.items() if p.startswith("dlc_core/ir/")}))
+    assert set(ALLOWED_CYCLES) <= set(left)
 
 
 def test_packages_import_only_lower_ones():
@@ -463,12 +463,12 @@ def test_packages_import_only_lower_ones():
         "dlc_core/runtime/memory/a.py": "",
         "dlc_core/runtime/call/b.py": "from dlc_core.runtime.memory import a",
     }
-    assert not room_complaints(texts)
+    assert not sublayer_complaints(texts)
     texts["dlc_core/runtime/memory/a.py"] = "from dlc_core.runtime.call.b import x"
     texts["dlc_core/runtime/loose.py"] = ""
-    assert room_complaints(texts) == [
+    assert sublayer_complaints(texts) == [
         "dlc_core.runtime.memory.a imports dlc_core.runtime.call.b, which is above it",
-        "dlc_core.runtime.loose is in no room",
+        "dlc_core.runtime.loose has no layer",
     ]
 
 
@@ -488,4 +488,4 @@ def test_the_core_does_not_import_plugins():
 )
 def test_allowed_imports_are_not_reported(text):
     texts = {"dlc_core/hooks.py": "", "dlc_core/diag.py": "", "dlc_core/op/a.py": text}
-    assert [complaint for law in LAWS for complaint in law(texts)] == []
+    assert [complaint for rule in RULES for complaint in rule(texts)] == []

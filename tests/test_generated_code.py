@@ -1,4 +1,4 @@
-"""The comparison of generated code finds what differs, and equal compilers generate equal text."""
+"""The comparison of generated code finds differences, and equal compilers generate equal text."""
 
 from __future__ import annotations
 

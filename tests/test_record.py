@@ -1,4 +1,4 @@
-"""Records do what frozen dataclasses do; each statement here holds for both."""
+"""Records behave like frozen dataclasses; each test runs with both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAKERS = {"record": record, "dataclass": dataclasses.dataclass}
 
 @record(frozen=True, order=True)
 class Place:
-    """At the module's top, so that pickle finds it."""
+    """A class at the top of the module, so that pickle finds it."""
 
     line: int
     column: int = 0
@@ -32,7 +32,7 @@ def make(request: pytest.FixtureRequest) -> Any:
 def cls(make: Any) -> Any:
     @make(frozen=True)
     class Thing:
-        """Something."""
+        """A record."""
 
         name: str
         size: int = 1
@@ -106,7 +106,7 @@ def test_the_signature_is_that_of_the_constructor(cls):
 def test_a_call_of_a_record_keeps_its_own_signature(make):
     @make(frozen=True)
     class Adder:
-        """Something that is called."""
+        """A callable record."""
 
         first: int
 
@@ -120,13 +120,13 @@ def test_a_call_of_a_record_keeps_its_own_signature(make):
 def test_values_compare_and_hash_within_one_class(make):
     @make(frozen=True)
     class One:
-        """Of one field."""
+        """A record of one field."""
 
         value: int
 
     @make(frozen=True)
     class Other:
-        """Of a field that does not count."""
+        """A record with a field that is not compared."""
 
         value: int
         note: str = dataclasses.field(default="", compare=False)
@@ -143,7 +143,7 @@ def test_values_compare_and_hash_within_one_class(make):
 def test_eq_false_compares_by_identity(make):
     @make(frozen=True, eq=False)
     class Node:
-        """Equal to nothing else."""
+        """A record that is equal only to itself."""
 
         value: int
 
@@ -156,7 +156,7 @@ def test_eq_false_compares_by_identity(make):
 def test_methods_of_the_class_are_not_replaced(make):
     @make(frozen=True)
     class Own:
-        """With a text and an equality of its own."""
+        """A record with its own text and equality."""
 
         value: int
 
@@ -217,7 +217,7 @@ def test_a_plain_derived_class_has_further_attributes(make):
         a: int = 1
 
     class Plain(Base):
-        """A note on it."""
+        """A derived class with another attribute."""
 
     made = Plain(3)
     made.note = "odd"

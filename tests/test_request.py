@@ -1,4 +1,4 @@
-"""Compile requests: made of keywords, equal by value, kept as JSON data in what they made."""
+"""Compile requests: made of keywords, equal by value, stored as JSON data in executables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sensitivity of programs to heuristics: what changes is found, measured alternately and judged."""
+"""The sensitivity of programs to heuristics: changed programs are measured alternately."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def row(*changes: Change, read: int = 1) -> Row:
 
 
 class Machine:
-    """A clock that calls advance; the machine is slow in a part of the calls."""
+    """A clock that calls advance. Some calls are slow."""
 
     def __init__(self) -> None:
         self.now = 0.0

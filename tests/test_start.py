@@ -1,4 +1,4 @@
-"""Imports of a start: the package almost none, the cache neither compiler nor importer nor LLVM."""
+"""Modules imported at the start: few by the package, and for cached models no compiler, importer or LLVM."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_importing_the_package_imports_few_modules(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """One with a small model, `model.onnx`."""
+    """A folder with a small model, `model.onnx`."""
     pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
     onnx = pytest.importorskip("onnx")
     parser = pytest.importorskip("onnx.parser")
@@ -102,7 +102,7 @@ def test_the_cache_is_read_without_the_compiler(folder):
 
 def test_opening_a_saved_model_imports_no_other_backend(folder):
     run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', folder)
-    run(OPEN, folder)  # what is remembered of this machine may have to be found out first
+    run(OPEN, folder)  # the cached description of this machine may have to be made first
     assert run(OPEN, folder) == ["['dlc_backend_llvm.kind'] []", "[]"]
 
 

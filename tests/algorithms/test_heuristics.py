@@ -1,4 +1,4 @@
-"""No number that slices choose by changes results: each is halved and doubled, and results stay right."""
+"""Heuristics of slices do not change results: each is halved and doubled."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.schedule.test_heuristics import changed, family_of
 FAMILIES = ("winograd", "strassen", "row_filter", "minimal_filtering")
 NUMBERS = [name for name in declared() if family_of(name) in FAMILIES]
 QUICK = [each for index, each in enumerate(NUMBERS) if index % 3 == 0]
-"""What every run tries; the slow tests try all."""
+"""Heuristics of the fast tests; the slow tests try all."""
 
 
 def check(family: str, every: bool) -> None:
-    """Kernels of the family compute the same; of minimal filtering, the graph that its choice leaves."""
+    """Check the kernels of a family, or, for minimal filtering, a graph."""
     if family == "minimal_filtering":
         check_graph()
     elif family == "winograd":
@@ -39,7 +39,7 @@ def check(family: str, every: bool) -> None:
 
 
 def check_graph() -> None:
-    """A convolution that tiles are weighed for has the values of its definition."""
+    """Check that a convolution for which tiles are considered has the values of its definition."""
     y = conv(size=8, inputs=16, outputs=16)
     found = Winograd().run_function(Function("f", (y.args[0],), y), context(cores=1))
     x = RNG.standard_normal(y.args[0].shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Slices of the core, given by another plugin through the hooks alone."""
+"""Slices of the core work as a plugin too, through the hooks alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLICES = {"row_filter": row_filter, "attention": attention}
 
 
 class Machine:
-    """A plugin with the target alone."""
+    """A plugin with only the target."""
 
     DLC_API = "0.1"
 
@@ -77,14 +77,14 @@ def test_the_core_without_the_slice_computes_by_definition(without, name):
         assert f"cpu.{name}" not in rules(name)
 
 
-def test_a_plugin_gives_the_slice(without, name):
+def test_a_plugin_provides_the_slice(without, name):
     with fresh_registry({"outside": outside(SLICES[name])}) as known:
         assert known.passes.provider(name) == "outside"
         assert [info.problem for info in known.plugins] == ["", ""]
         assert f"cpu.{name}" in rules(name)
 
 
-def test_what_the_core_gives_stays_its_own(name):
+def test_passes_of_the_core_are_not_replaced(name):
     with fresh_registry({"outside": outside(SLICES[name])}) as known:
         assert known.passes.provider(name) == "core"
         assert f"cpu.{name}" in rules(name)

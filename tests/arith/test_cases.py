@@ -1,4 +1,4 @@
-"""Named cases that schedules and lowering depend on: what each becomes, and that it keeps its value."""
+"""Simplifications that schedules and lowering depend on. Each is also checked by evaluation."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_proofs(cond: Expr, expected: bool) -> None:
 
 
 def test_sums_of_many_bounded_sizes() -> None:
-    """Sums as in a concatenation of as many results: failing proofs must end soon, too."""
+    """Sums as in a concatenation of many results. Failing proofs must be fast, too."""
     start = time.process_time()
     sizes = [Var(f"n{index}") for index in range(150)]
     analyzer = Analyzer()

@@ -1,7 +1,7 @@
 """Every expression up to a size over two variables and a few literals, evaluated at every point.
 
-The simplified form has the same value, is not more work, and is its own simplified form; bounds and
-remainders hold; what is proved is so.  The fast tests take a part of the expressions, the slow ones all.
+The simplified form has the same value, costs no more, and does not simplify further. Bounds, remainders and
+proofs hold. The fast tests take a part of the expressions, the slow ones all.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _value(e: Expr, parts: list[Values]) -> Values:
         return np.full(len(POINTS), int(e.value), np.int64), defined
     a = parts[0][0]
     if isinstance(e, Select):
-        # Both sides may be evaluated, so both are defined.
+        # Both sides may be evaluated, so both must be defined.
         return np.where(a != 0, parts[1][0], parts[2][0]), defined
     if isinstance(e, Cast):
         kind = np.dtype(e.dtype.name)
@@ -97,7 +97,7 @@ DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod", "div", "shr", "bita
 
 
 def cost(e: Expr) -> int:
-    """Distinct operations that are not sums and products; quotients and remainders count twice."""
+    """The number of distinct operations except sums and products. Quotients and remainders count twice."""
     total = 0
     for x in post_order(e):
         if isinstance(x, Binary) and x.op not in ("add", "sub", "mul"):
@@ -216,12 +216,12 @@ def _check_random(seed: int, count: int) -> None:
         check(_random(rng, rng.choice((3, 3, 4))))
 
 
-def test_larger_ones() -> None:
+def test_larger_expressions() -> None:
     _check_random(1, 300)
 
 
 @pytest.mark.slow
-def test_many_larger_ones() -> None:
+def test_many_larger_expressions() -> None:
     _check_random(2, 20_000)
 
 

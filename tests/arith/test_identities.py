@@ -52,7 +52,7 @@ CASES: list[tuple[Expr, str]] = [
     (x * 0 + y, "y"),
     (unary("bitnot", x) + x, "-1"),
     (unary("bitnot", unary("bitnot", x)), "x"),
-    # Splits: what divides comes out, what is too small goes.
+    # Splits: multiples of the divisor are extracted, small terms are dropped.
     ((i0 * 4 + i1) // 4, "i0"),
     ((i0 * 4 + i1) % 4, "i1"),
     ((i0 * 4 + i1) // 2, "i0 * 2 + i1 // 2"),
@@ -395,5 +395,5 @@ def test_not_proved(known: list[Expr], cond: Expr) -> None:
         assert not az.prove(cond)
 
 
-def test_there_are_enough() -> None:
+def test_number_of_identities() -> None:
     assert len(CASES) + len(ASSUMING) >= 180

@@ -91,7 +91,7 @@ def test_no_iter_map(values: list[Expr], loops: Loops, predicate: ExprLike) -> N
 
 
 def _random_values(rng: random.Random, loops: dict[Var, int]) -> list[Expr]:
-    """Digits of loops, fused at random and split again: mostly bijective, sometimes spoilt."""
+    """Random fusions and splits of loops. Most are bijective."""
     pieces: list[tuple[Expr, int]] = list(loops.items())
     for _ in range(rng.randrange(1, 5)):
         if rng.random() < 0.5 and len(pieces) > 1:

@@ -66,7 +66,7 @@ WORLDS = (_static, _triangular, _shifted)
 
 
 def _value(e: Expr, env: Env) -> int | None:
-    """The value, or None where the expression is undefined."""
+    """The value, or None if the expression is undefined."""
     try:
         return eval_expr(e, env)
     except UsageError:

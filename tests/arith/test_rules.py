@@ -1,4 +1,4 @@
-"""Every rewrite rule, evaluated on both sides over a small domain wherever its conditions hold."""
+"""Every rewrite rule: both sides are equal over a small domain if its conditions hold."""
 
 from __future__ import annotations
 

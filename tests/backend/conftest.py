@@ -1,4 +1,4 @@
-"""A card of threads for tests: a language of its own by a table, a simulated device, a target kind."""
+"""A simulated device with thread axes, its language and its target kind."""
 
 from __future__ import annotations
 
@@ -115,6 +115,6 @@ class Plugin:
 
 @pytest.fixture(scope="module")
 def card():
-    """The target `card` among the known ones; gives its code generator."""
+    """Register the target `card`, and return its code generator."""
     with fresh_registry({"card": Plugin()}):
         yield Codegen()

@@ -1,4 +1,4 @@
-"""Kernels over axes of threads, end to end: text, lists of launches, the processor that runs the threads."""
+"""Kernels with thread axes, end to end: text, lists of launches, simulation on the processor."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ def main(A: T.Buffer((4, 32), "int32"), B: T.Buffer((5,), "int32")):
 
 
 def test_models_are_compiled_in_batches(monkeypatch):
-    """Names of launches in them differ, as their kernels do."""
+    """The launches of a batch have different names, like their kernels."""
     codegen, emitted = registry().codegens["card"], []
     emit = type(codegen).emit
     monkeypatch.setattr(type(codegen), "emit", lambda *args: emitted.append(args) or emit(*args))

@@ -1,4 +1,6 @@
-"""Parts of a model on other targets: by a vendor's own compiler, by the usual way, and what is left."""
+"""Regions of a model on other targets: compiled by a vendor's compiler or a code generator, or left to the
+host.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +191,7 @@ def test_values_used_outside_of_a_pattern_split_it(card):
     same(exe, model, np.ones((1, 4), np.float32))
 
 
-def test_regions_that_do_not_pay_go_to_the_next_target():
+def test_regions_without_a_gain_go_to_the_next_target():
     def worth(region, target):
         return len(region.parts) > 3 or f"{len(region.parts)} parts are not worth the way"
 
@@ -257,7 +259,7 @@ def test_artefacts_of_another_format_are_refused():
         dlc.compile(mlp(), targets=["card", "reference"])
 
 
-# Placing by hand
+# Placement by name
 
 
 def placed(exe):

@@ -1,4 +1,4 @@
-"""The simulated device: memory of its own, commands in order, failures where they are waited for."""
+"""The simulated device: its own memory, commands in order, failures reported by waits."""
 
 from __future__ import annotations
 

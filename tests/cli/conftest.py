@@ -52,7 +52,7 @@ def case() -> dict[str, Any]:
 
 @pytest.fixture
 def dlc(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run a command line; gives what it prints, on stderr where it fails with nothing on stdout."""
+    """Run a command line and return its output: that of stderr if it fails, with nothing on stdout."""
 
     def run(*arguments: object, code: int = 0) -> str:
         capsys.readouterr()
@@ -66,5 +66,5 @@ def dlc(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture
 def dlc_json(dlc: Callable[..., str]) -> Callable[..., Any]:
-    """Run a command line with --json; gives the parsed output."""
+    """Run a command line with --json and return the parsed output."""
     return lambda *arguments, code=0: json.loads(dlc(*arguments, "--json", code=code))

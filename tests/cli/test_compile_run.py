@@ -95,7 +95,7 @@ def test_run_takes_inputs_by_name_and_writes_outputs(dlc, folder, case):
     assert dlc("run", "model.onnx", "--input", "x.npy", "--top", "2").count("row") == 5
 
 
-def test_run_fails_where_outputs_differ(dlc, dlc_json, folder, case):
+def test_run_fails_if_outputs_differ(dlc, dlc_json, folder, case):
     wrong = case["y"].copy()
     wrong[1, 2] += 1
     np.savez(folder / "case.npz", x=case["x"], y=wrong)
@@ -130,7 +130,7 @@ def test_random_inputs_are_the_same_for_a_seed(dlc_json):
         (["bench", "model.onnx", "--threads", "two"], "--threads 'two'"),
     ],
 )
-def test_mistakes_are_told(arguments, said, capsys):
+def test_mistakes_are_reported(arguments, said, capsys):
     assert main(arguments) in (1, 2)
     assert said in capsys.readouterr().err
 

@@ -61,7 +61,7 @@ def test_an_artefact_contains_the_reasons_of_choices(dlc, dlc_json):
     assert "schedule.rule" in dlc("explain", "model.dlc", "--why")
 
 
-def test_why_of_a_kernel_that_there_is_not(folder):
+def test_why_of_an_unknown_kernel(folder):
     told = driver.compile("model.onnx", shapes={"batch": 8}).explain()
     name = told.kernels[0].name
     assert told.why(name).startswith(f"{name}: {told.kernels[0].rule}\n")

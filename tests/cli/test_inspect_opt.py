@@ -105,7 +105,7 @@ def test_inspect_lists_the_contents_of_a_file(dlc, dlc_json):
         (["opt", "infer", "model.onnx", "--form", "xml"], "--form 'xml'"),
     ],
 )
-def test_mistakes_are_told(arguments, said, capsys):
+def test_mistakes_are_reported(arguments, said, capsys):
     assert main(arguments) in (1, 2)
     assert said in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_explain_shows_rules_and_work(dlc, dlc_json):
     assert "expected over measured" in text or len(record["kernels"]) < 3
     without = dlc_json("explain", "model.onnx")
     assert without["kernels"][0]["seconds"] is None
-    assert without["kernels"][0]["estimate"] is None  # the batch is not known
+    assert without["kernels"][0]["estimate"] is None  # the batch is symbolic
     assert not without["machine"]["measured"]
 
 

@@ -1,4 +1,4 @@
-"""`dlc new-backend`: what it writes installs, is short, and computes."""
+"""`dlc new-backend` writes a short package that installs and computes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plugin_of(package):
     return module
 
 
-def test_it_is_a_whole_package_of_at_most_sixty_lines(package):
+def test_the_package_is_complete_and_has_at_most_sixty_lines(package):
     files = {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
     assert files == {
         "pyproject.toml",
@@ -77,7 +77,7 @@ def test_names_of_anything_installed_are_taken(name, said, tmp_path):
 
 
 @pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
-def test_it_computes_a_model(package):
+def test_the_package_computes_a_model(package):
     x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
     with fresh_registry({"acme_npu": plugin_of(package)}):
         found = dlc.compile(mlp(), "acme_npu -cores=2")(x)

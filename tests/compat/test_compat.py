@@ -1,4 +1,6 @@
-"""Plugins of the interface's versions on the present core, and the interface's names; see README.md there."""
+"""Plugins of each version of the interface on the present core, and the names of the interface. See
+README.md.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,7 @@ def test_partitioners_take_their_regions(plugin: Any) -> None:
 
 
 def test_declarations_hold_what_they_say(plugin: Any) -> None:
-    """Rules, schedule rules, intrinsics, exemptions and models, by the kit."""
+    """Rules, schedule rules, intrinsics, exemptions and models pass the kit."""
     with fresh_registry({"frozen": plugin}) as known:
         assert check_rule(known.rules["frozen_neg_neg"]) > 0
         check_intrin(known.tensor_intrins["frozen.double"])

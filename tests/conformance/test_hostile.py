@@ -1,4 +1,4 @@
-"""Level 4 of the kit finds devices that leak, that hide what failed, and that use what was freed."""
+"""Level 4 of the kit finds devices that leak memory, hide failures or allow accesses to freed memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compiled() -> Any:
         yield compile_model(layers(), find_target("toy"))
 
 
-def test_faults_come_when_they_are_asked_for() -> None:
+def test_faults_are_raised_on_request() -> None:
     device = Faulty(Device())
     with device.failing("alloc", OSError("gone"), after=1):
         handle = device.alloc(8)
@@ -40,7 +40,7 @@ def test_faults_come_when_they_are_asked_for() -> None:
     assert not device.live
 
 
-def test_a_call_that_leaves_memory_behind_is_found(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_leak_memory_are_found(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     check_fault(compiled, Faulty(compiled.device), "read")
     kept: list[Any] = []
     upload = calling.Copying._upload
@@ -54,7 +54,7 @@ def test_a_call_that_leaves_memory_behind_is_found(compiled: Any, monkeypatch: p
         check_fault(compiled, Faulty(compiled.device), "read")
 
 
-def test_an_error_that_names_no_device_is_found(compiled: Any) -> None:
+def test_errors_without_a_device_name_are_found(compiled: Any) -> None:
     class Silent(Faulty):
         def launch(self, *args: Any) -> None:
             try:
@@ -66,7 +66,7 @@ def test_an_error_that_names_no_device_is_found(compiled: Any) -> None:
         check_fault(compiled, Silent(compiled.device), "launch")
 
 
-def test_a_device_that_hands_out_freed_memory_is_found(compiled: Any) -> None:
+def test_devices_that_do_not_free_memory_are_found(compiled: Any) -> None:
     class Careless(Device):
         def free(self, handle: int) -> None:
             """Memory is never freed."""

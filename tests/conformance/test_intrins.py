@@ -1,5 +1,7 @@
 # ruff: noqa: N803
-"""The kit finds tensor intrinsics that are not what they say, and plugins' intrinsics are found by name."""
+"""The kit finds tensor intrinsics that do not compute their description. Plugins' intrinsics are found by
+name.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class Plugin:
 
 
 @pytest.mark.parametrize("intrin", [SCRIPTED, EXTERN], ids=["script", "extern"])
-def test_right_ones_pass(intrin):
+def test_correct_intrinsics_pass(intrin):
     check_intrin(intrin)
 
 
@@ -68,7 +70,7 @@ def scribbles(c, a, b, sc, sa, sb):
     ],
     ids=["reference", "implementation", "outside"],
 )
-def test_wrong_ones_are_found(intrin, words):
+def test_wrong_intrinsics_are_found(intrin, words):
     with pytest.raises(VerifyError, match=words):
         check_intrin(intrin)
 

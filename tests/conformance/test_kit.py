@@ -1,4 +1,4 @@
-"""The kit finds what is wrong, keeps to exemptions, and runs from the command line."""
+"""The kit finds errors, respects exemptions, and runs from the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 
 class WrongEntry(Entry):
-    """Gives one unit too much in int32, and the wrong shape in int8."""
+    """Its results are too large by one in int32, and have a wrong shape in int8."""
 
     def evaluate(self, *args: Any) -> list[Array]:
         results = super().evaluate(*args)
@@ -62,7 +62,7 @@ class WrongCodegen(ReferenceCodegen):
 
 
 class PickyCodegen:
-    """Takes every module without float64."""
+    """Refuses modules with float64."""
 
     name = "picky"
     kinds = ("picky",)
@@ -83,7 +83,7 @@ def no_description(options: Mapping[str, Any]) -> Description:
 
 
 class WrongPlugin:
-    """A target whose results are wrong in two dtypes; it says so of one, and of one that is right."""
+    """A target whose results are wrong in two dtypes. It exempts one of them, and a right one."""
 
     @hookimpl
     def dlc_targets(self) -> Sequence[Any]:
@@ -153,7 +153,7 @@ def test_ops_of_plugins_may_lack_samples_on_the_host_alone() -> None:
             check(known.ops["bare_fused"])
 
 
-def test_a_machine_that_is_not_there_is_a_skip(wrong: Any) -> None:
+def test_targets_without_their_machine_are_skipped(wrong: Any) -> None:
     with pytest.raises(pytest.skip.Exception, match="there is no such machine"):
         usable_target("absent")
 
@@ -209,7 +209,7 @@ def test_symbolic_cases_are_tried_in_two_sizes() -> None:
 
 
 def test_models_that_do_not_compile_fail_alone(wrong: Any) -> None:
-    """Models share a run of the code generator; the one that it refuses is found among them."""
+    """Models share a run of the code generator. The one that it refuses is found by bisection."""
     modules = []
     for dtype in ("float32", "int32", "float64", "int8", "uint8"):
         x = param("x", tensor_type((3,), dtype))
@@ -218,10 +218,10 @@ def test_models_that_do_not_compile_fail_alone(wrong: Any) -> None:
     made = compile_all(modules, find_target("picky"))
     assert [isinstance(m, DlcError) for m in made] == [False, False, True, False, False]
     assert "float64" in str(made[2])
-    assert PickyCodegen.runs == 6  # all, its half, two quarters, the one alone once more, the other half
+    assert PickyCodegen.runs == 6  # all, one half, its two halves, the failing one alone, the other half
 
 
-def test_suites_have_the_tiers_asked_for() -> None:
+def test_suites_have_the_requested_levels() -> None:
     suite = conformance_suite("reference", levels=("device",))
     assert hasattr(suite, "test_sizes_change_from_call_to_call")
     assert not hasattr(suite, "test_samples")
@@ -238,8 +238,8 @@ def test_golden_files(tmp_path: Path) -> None:
         Golden(tmp_path).check("a.txt", "one\nthree\n")
 
 
-def test_the_command_line_narrows_suites(tmp_path: Path) -> None:
-    """A whole test file of a backend, run with another target, one level, one op and two dtypes."""
+def test_options_restrict_suites(tmp_path: Path) -> None:
+    """A test file of a backend runs with another target, one level, one op and two dtypes."""
     test_file = tmp_path / "test_acme.py"
     test_file.write_text(
         "from dlc_core.testing import conformance_suite\n\nTestAcme = conformance_suite('acme')\n"

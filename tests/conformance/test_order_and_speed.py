@@ -1,4 +1,6 @@
-"""Level 0 finds devices that do things out of order; level 5 tells speed in parts of what is declared."""
+"""Level 0 finds devices that run commands out of order. Level 5 measures the fraction of the declared
+roofline.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def toy() -> Any:
 
 
 class Slow(Device):
-    """Each launch takes at least `seconds`, so that a copy or an event that does not wait is seen."""
+    """Each launch takes at least `seconds`, so that copies and events that do not wait are detected."""
 
     seconds = 0.05
 
@@ -51,7 +53,7 @@ class Slow(Device):
 
 class Hasty(Slow):
     def read(self, handle: int, out: memoryview, offset: int = 0) -> None:
-        """Copies what is there now."""
+        """Copy without waiting."""
         wanted = np.frombuffer(out, np.uint8)
         wanted[:] = self.memory(handle)[offset : offset + wanted.nbytes]
 
@@ -94,14 +96,14 @@ def test_direct_copies_that_do_not_wait_are_found(toy: Any) -> None:
             DeviceLevel().test_direct_copies_follow_launches(exe, device.alloc)
 
 
-def test_events_that_are_never_reached_are_found(toy: Any) -> None:
+def test_events_that_never_complete_are_found(toy: Any) -> None:
     exe = executable_on(compile_model(layers(), toy), Never())
     with pytest.raises(AssertionError):
         DeviceLevel().test_events_are_reached_in_order(exe)
 
 
 class Event:
-    """Done, whatever happens."""
+    """An event that is always done."""
 
     done = True
 
@@ -121,7 +123,7 @@ class Early(Slower):
 
 
 class Before(Slower):
-    """Its events are reached when the last launch begins."""
+    """Its events complete when the last launch begins."""
 
     def launch(self, *args: Any) -> None:
         self.last = super().record()
@@ -151,16 +153,16 @@ def test_events_in_time_pass(open_rows: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "told"),
+    ("device", "message"),
     [
         (Early, r"event.wait\(\) returns before"),
         (Before, r"event.wait\(\) returns before"),
         (Polled, "event.done is"),
     ],
 )
-def test_events_that_are_reached_early_are_found(open_rows: Any, device: Any, told: str) -> None:
+def test_events_that_complete_early_are_found(open_rows: Any, device: Any, message: str) -> None:
     exe = executable_on(open_rows, device())
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         check_events(*long_launch(exe))
 
 
@@ -190,7 +192,7 @@ TestToy = conformance_suite("toy", levels=("device", "speed"), fraction=0.5)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("-k", "copy or aligned"), "1 skipped, 26 deselected"),
         (
@@ -199,11 +201,11 @@ TestToy = conformance_suite("toy", levels=("device", "speed"), fraction=0.5)
         ),
     ],
 )
-def test_speed_is_measured_on_demand(options: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_speed_is_measured_on_demand(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "test_toy.py").write_text(SUITE)
     root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_toy.py", *options]
     script = f"import sys; sys.path.insert(0, {root!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, *command[3:]]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert told in done.stdout, done.stdout + done.stderr
+    assert message in done.stdout, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The conformance kit on the target that is always there: laws of declarations, and the yardstick itself."""
+"""The conformance kit on the reference target, and the tests that need no target."""
 
 from __future__ import annotations
 

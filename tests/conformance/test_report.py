@@ -1,4 +1,4 @@
-"""The report of the kit: what it says of each case, in which order, from one process and from several."""
+"""The report of the kit: statuses, reasons and order of cases, from one process and from several."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def run(folder: Path, *options: str, extra: str = "") -> tuple[str, dict[str, An
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, Any]]:
+def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("report") / "one"
     return folder, *run(folder, extra='Unsupported("wrong: rely", reason="misspelt"),')
 
 
-def test_every_status_is_told_with_its_reason(told: Any) -> None:
-    _, out, record = told
+def test_every_status_is_reported_with_its_reason(report: Any) -> None:
+    _, out, record = report
     (target,) = record["targets"]
     cases = {case["case"]: (case["status"], case["why"]) for case in target["cases"]}
     assert target["target"] == "wrong"
@@ -125,7 +125,7 @@ def test_every_status_is_told_with_its_reason(told: Any) -> None:
 
 
 class Reader(HTMLParser):
-    """The tags that are open, and whether anything is loaded from elsewhere."""
+    """Collects the text, and the addresses of what the page loads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,8 +139,8 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def test_the_page_needs_nothing_besides_itself(told: Any) -> None:
-    folder, _, record = told
+def test_the_page_is_self_contained(report: Any) -> None:
+    folder, _, record = report
     text = (folder / "out" / "conformance.html").read_text()
     reader = Reader()
     reader.feed(text)
@@ -152,23 +152,22 @@ def test_the_page_needs_nothing_besides_itself(told: Any) -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_tell_the_same(told: Any, tmp_path: Path) -> None:
+def test_several_processes_report_the_same(report: Any, tmp_path: Path) -> None:
     pytest.importorskip("xdist")
-    _, _, alone = told
+    _, _, alone = report
     _, both = run(tmp_path / "two", "-n", "2", extra='Unsupported("wrong: rely", reason="misspelt"),')
 
     def timeless(record: dict[str, Any]) -> str:
         return re.sub(r'"seconds": [0-9.]+', "", json.dumps(record))
 
-    # Processes report the location of a failed assertion, not the compared values: words of the failure may
-    # differ.
+    # Processes report the location of a failed assertion but not the compared values, so reasons may differ.
     for record in (alone, both):
         for case in record["targets"][0]["cases"]:
             case["why"] = case["why"].splitlines()[0] if case["why"] else ""
     assert timeless(both) == timeless(alone)
 
 
-def test_what_says_most_of_a_case_is_kept_and_names_are_in_order() -> None:
+def test_the_worst_outcome_of_a_case_is_kept_and_names_are_sorted() -> None:
     tests = [
         Test("reference", "graphs", "graphs/test/0", "passed", outcomes=[Outcome("graphs/10", "passed")]),
         Test(

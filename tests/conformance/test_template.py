@@ -1,4 +1,4 @@
-"""The package of `dlc new-backend` passes the kit as it is written."""
+"""The package of `dlc new-backend` passes the kit unchanged."""
 
 from __future__ import annotations
 

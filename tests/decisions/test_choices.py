@@ -8,7 +8,7 @@ from dlc_core.diag import Span
 
 TILE = Decision("test.tile", "For these tests.", ("one", "many"), has_values=True)
 WAY = Decision("test.way", "For these tests.", ("left", "right"))
-for each in (TILE, WAY):  # other tests list the decisions of the compiler alone
+for each in (TILE, WAY):  # other tests list only the decisions of the compiler
     del decisions._declared[each.name]
 
 

@@ -1,4 +1,4 @@
-"""Choices of whole compiles: attached to kernels, with plans; forced ones are checked."""
+"""Choices of compiles are attached to kernels, with plans. Forced choices are checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("dlc_backend_llvm", reason="kernels are compiled by the back
 
 RNG = np.random.default_rng(2)
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-threads=1"
-"""A processor that tests compile for; nothing runs."""
+"""A processor for which tests compile. Nothing runs."""
 
 
 def weights(*shape):
@@ -95,7 +95,7 @@ def test_each_other_candidate_has_a_cost_or_a_reason(decision):
 
 
 def conv_net(others=1.0):
-    """A convolution whose weights but those of a corner are `others` times as large."""
+    """A convolution whose weights, except those of a corner, are multiplied by `others`."""
     windows = (RNG.standard_normal((3, 3, 64, 64)) / 24).astype(np.float32)
     windows *= np.where(np.arange(9) == 0, 1, others).reshape(3, 3, 1, 1).astype(np.float32)
     x = param("x", tensor_type((1, 56, 56, 64)))

@@ -95,11 +95,11 @@ SHOWN = {
     "map.transpose": ("transpose",),
     "loops.threads": ("map",),
 }
-"""For each decision the kernels in which its alternatives are looked for."""
+"""For each decision, the kernels whose candidates must include its alternatives."""
 
 
 def check(name: str, decisions: str, threads: int = 1, guard: str = "off") -> set[tuple[str, str]]:
-    """The alternatives that a kernel executed under forced decisions, once its values are right."""
+    """Check the values of a kernel with forced decisions, and return the executed alternatives."""
     body, params = GRAPHS[name]
     config = {DECISIONS: decisions, "guard": guard}
     exe = dlc.compile(module_of(body, params), "llvm", cache=False, num_threads=threads, config=config)
@@ -123,7 +123,7 @@ def _expected(name: str) -> np.ndarray:
     [(name, alternative) for name in SHOWN for alternative in declared()[name].alternatives],
 )
 def test_an_alternative_is_executed(decision, alternative):
-    """Some kernel takes each alternative where it is forced, and computes the right values."""
+    """Some kernel uses each alternative if it is forced, and computes the right values."""
     wanted = decision, alternative
     for name in SHOWN[decision]:
         with suppress(UsageError):  # no candidate of this kernel

@@ -148,7 +148,7 @@ def pip_install(wheels: list[Path], target: Path) -> None:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder with every package of `PACKAGES` but the late one, and two that share a plugin name."""
+    """A folder with all packages of `PACKAGES` except the late one, and two that share a plugin name."""
     wheels = tmp_path_factory.mktemp("wheels")
     target = tmp_path_factory.mktemp("site")
     built = [build_wheel(wheels, name, body) for name, body in PACKAGES.items() if name != "late"]

@@ -29,7 +29,7 @@ def site(tmp_path, monkeypatch):
 
 @pytest.fixture
 def reads(monkeypatch):
-    """How often distributions were read."""
+    """Counts how often distributions are read."""
     count = []
     read = installed._scanned
     monkeypatch.setattr(installed, "_scanned", lambda group: count.append(group) or read(group))

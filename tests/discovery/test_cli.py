@@ -1,4 +1,4 @@
-"""The command line's frame: help, exit codes, errors."""
+"""The command line: help, exit codes, errors."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_targets(capsys):
         ]
 
 
-def test_config_tells_values_and_illegal_ones(capsys, monkeypatch):
+def test_config_lists_values_and_illegal_ones(capsys, monkeypatch):
     with fresh_registry():
         monkeypatch.setenv("DLC_NUM_THREADS", "2")
         assert main(["config"]) == 0

@@ -1,4 +1,4 @@
-"""Discovery of really installed packages, in processes of their own."""
+"""Discovery of installed packages, in separate processes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def listed(python):
     return {**{record["name"]: record for record in records}, "twin": twins}
 
 
-def test_a_good_plugin_gives_its_declarations(python):
+def test_a_plugin_provides_its_declarations(python):
     code = "from dlc_core.plugin.registry import registry; print(registry().targets['good-board'].name)"
     assert run_code(python, code) == "good-board"
 
 
-def test_the_list_says_what_each_gives(listed):
+def test_the_list_has_the_declarations_of_each_plugin(listed):
     assert listed["core"]["status"] == "ok"
     assert "debug" in listed["core"]["provides"]["knobs"]
     good = listed["good"]
@@ -53,18 +53,18 @@ def test_the_list_says_what_each_gives(listed):
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_plugin_is_isolated_and_says_why(listed, name):
+def test_a_broken_plugin_is_isolated_with_the_reason(listed, name):
     assert listed[name]["status"] == "broken"
     assert BROKEN[name] in listed[name]["problem"]
     assert "Traceback" in listed[name]["traceback"]
     assert listed["good"]["provides"]["targets"] == ["good-board", "shared-board"]
 
 
-def test_a_raising_hook_leaves_the_plugin_its_other_hooks(listed):
+def test_a_raising_hook_does_not_affect_other_hooks(listed):
     assert listed["broken_hook"]["provides"] == {"devices": ["still-there"]}
 
 
-def test_an_unknown_name_lists_the_known_the_close_and_the_broken(python):
+def test_unknown_names_list_known_and_similar_names_and_broken_plugins(python):
     code = """
 from dlc_core.diag import PluginError
 from dlc_core.plugin.registry import registry
@@ -85,7 +85,7 @@ except PluginError as error:
         assert reason in text
 
 
-def test_a_clash_names_every_claimant_and_only_when_asked(python, listed):
+def test_a_clash_is_reported_on_lookup_with_all_providers(python, listed):
     code = """
 from dlc_core.diag import PluginError
 from dlc_core.plugin.registry import registry
@@ -199,7 +199,7 @@ def test_commands_and_knobs_of_a_plugin(python):
     }
 
 
-def test_import_is_quick_and_takes_no_plugin_along(python):
+def test_import_is_fast_and_imports_no_plugin(python):
     code = """
 import sys
 before = set(sys.modules)

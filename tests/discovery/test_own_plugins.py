@@ -26,7 +26,7 @@ def own_plugins() -> list[tuple[str, str]]:
     return found
 
 
-def test_there_are_plugins():
+def test_plugins_are_found():
     assert own_plugins(), "run `make test`, which installs them"
 
 

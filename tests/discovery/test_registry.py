@@ -1,4 +1,4 @@
-"""The registry with plugin objects made in the test."""
+"""The registry with plugin objects that the tests make."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_declarations_by_category_and_name():
     assert registry() is not made
 
 
-def test_a_hook_is_called_once_and_only_when_its_category_is_asked_for():
+def test_a_hook_is_called_once_and_only_if_its_category_is_used():
     board = Board()
     with fresh_registry({"board": board}) as made:
         assert len(made.knobs) > 0
@@ -75,7 +75,7 @@ def test_a_hook_is_called_once_and_only_when_its_category_is_asked_for():
 
 
 class Usurper:
-    """A plugin that claims what the core has, beside something of its own."""
+    """A plugin that declares a name of the core, and one of its own."""
 
     @hookimpl
     def dlc_targets(self):
@@ -86,7 +86,7 @@ class Usurper:
         return [Thing("relu")]
 
 
-def test_what_the_core_gives_stays_the_cores():
+def test_declarations_of_the_core_are_not_replaced():
     with fresh_registry({"usurper": Usurper()}) as made:
         assert made.targets.provider("reference") == made.ops.provider("relu") == "core"
         assert not made.targets.clashes
@@ -99,13 +99,13 @@ def test_what_the_core_gives_stays_the_cores():
 
 
 class Named:
-    """A declaration with nothing but a name."""
+    """A declaration that has only a name."""
 
     name = "named"
 
 
 def junk(given):
-    """A plugin each of whose hooks gives that."""
+    """A plugin whose hooks all return `given`."""
     return SimpleNamespace(
         **{
             name: hookimpl(specname=name)(lambda: given() if callable(given) else given)
@@ -126,7 +126,7 @@ def junk(given):
         (lambda: (_ for _ in [Thing("fine"), 3]), "it has no name"),
     ],
 )
-def test_junk_is_a_problem_of_its_plugin(given, told):
+def test_invalid_declarations_are_problems_of_their_plugin(given, told):
     with fresh_registry({"junk": junk(given), "board": Board()}) as made:
         assert set(made.targets) == {"reference", "board", "board-mini"}
         core, found, board = made.plugins
@@ -137,7 +137,7 @@ def test_junk_is_a_problem_of_its_plugin(given, told):
             driver.load("model.onnx")
 
 
-def test_a_kind_whose_question_raises_leaves_the_others():
+def test_a_target_whose_check_raises_does_not_affect_others():
     def ask():
         raise OSError("no such driver")
 
@@ -171,9 +171,9 @@ def test_threads_get_one_registry_and_one_category():
 
 
 @pytest.fixture
-def shelf(tmp_path, monkeypatch):
-    """A function that writes a module of that text, can be imported and is forgotten at the end; gives
-    whether it has been.
+def module_writer(tmp_path, monkeypatch):
+    """A function that writes an importable module, and returns a function that tells whether it was imported.
+    The modules are removed from `sys.modules` at the end.
     """
 
     def put(name, text):
@@ -195,13 +195,13 @@ KIND = TargetKind({name!r}, "a board", "", "", host_rank={rank})
 
 
 def deferring(*given):
-    """A plugin that gives these as targets."""
+    """A plugin whose targets are `given`."""
     return SimpleNamespace(dlc_targets=hookimpl(specname="dlc_targets")(lambda: list(given)))
 
 
-def test_what_is_deferred_is_imported_when_its_name_is_asked_for(shelf):
-    near = shelf("near_board", KIND.format(name="near", rank=3))
-    far = shelf("far_board", KIND.format(name="far", rank=2))
+def test_deferred_declarations_are_imported_on_lookup(module_writer):
+    near = module_writer("near_board", KIND.format(name="near", rank=3))
+    far = module_writer("far_board", KIND.format(name="far", rank=2))
     plugin = deferring(
         Deferred("near", "near_board:KIND", {"host_rank": 3}), Deferred("far", "far_board:KIND")
     )
@@ -219,9 +219,9 @@ def test_what_is_deferred_is_imported_when_its_name_is_asked_for(shelf):
         assert [plugin.status for plugin in made.plugins] == ["ok", "ok"]
 
 
-def test_the_best_kind_is_chosen_by_what_is_known_of_the_others(shelf):
-    best = shelf("best_board", KIND.format(name="best", rank=3))
-    other = shelf("other_board", KIND.format(name="other", rank=2))
+def test_the_best_target_kind_is_chosen_without_importing_others(module_writer):
+    best = module_writer("best_board", KIND.format(name="best", rank=3))
+    other = module_writer("other_board", KIND.format(name="other", rank=2))
     given = [
         Deferred("other", "other_board:KIND", {"host_rank": 2}),
         Deferred("gone", "no_such_module:KIND"),
@@ -242,8 +242,8 @@ def test_the_best_kind_is_chosen_by_what_is_known_of_the_others(shelf):
         ("class KIND:\n    name, host_rank = 'odd', 3", "it has no options"),
     ],
 )
-def test_what_cannot_be_imported_is_a_problem_of_its_plugin(text, told, shelf):
-    shelf("odd_board", text)
+def test_failed_imports_are_problems_of_their_plugin(text, told, module_writer):
+    module_writer("odd_board", text)
     plugin = deferring(Deferred("odd", "odd_board:KIND", {"host_rank": 3}), Thing("fine"))
     with fresh_registry({"odd": plugin}) as made:
         assert made.targets.get("odd") is None
@@ -281,7 +281,7 @@ def test_unknown_category_and_unknown_name():
         assert "install a package that provides this device" in str(caught.value)
 
 
-def test_a_category_that_asks_for_itself():
+def test_a_hook_cannot_read_its_own_category():
     class Mirror:
         @hookimpl
         def dlc_watchers(self):
@@ -324,7 +324,7 @@ def test_interface_versions(written_for, words):
         assert made.plugins[1].status == "ok"
 
 
-def test_from_version_one_on_an_older_minor_is_compatible(monkeypatch):
+def test_older_minor_versions_are_compatible_from_version_one(monkeypatch):
     monkeypatch.setattr(hooks, "API_VERSION", (1, 4))
     written_for = ["1.4", "1.3", "1.5", "2.0", "0.4"]
     plugins = {text: SimpleNamespace(DLC_API=text) for text in written_for}

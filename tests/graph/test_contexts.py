@@ -1,4 +1,4 @@
-"""Models that are alive at once, and have equal nodes, name their own nodes."""
+"""Models that share equal nodes keep the names of their own model nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytest.importorskip("dlc_frontend_onnx")
 
 
 class Spans:
-    """The names of model nodes that any module of a compile knows."""
+    """Collects the names of model nodes in all modules of a compile."""
 
     name = "names"
 
@@ -40,8 +40,9 @@ class Spans:
 
 
 def model(label: str, *, wrong: bool = False, size: int = 4) -> onnx.ModelProto:
-    """Nodes of constants alone, which are equal in all such models, and others; with an index out of range
-    among the constants where it is `wrong`."""
+    """A model with constant nodes, which are equal in all such models, and other nodes. If it is `wrong`, a
+    constant index is out of range.
+    """
 
     def made(op: str, inputs: Sequence[str], output: str, **attrs: Any) -> onnx.NodeProto:
         return helper.make_node(op, inputs, [output], f"{label}/{output}", **attrs)

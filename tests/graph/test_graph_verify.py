@@ -130,7 +130,7 @@ def test_errors_carry_the_spans_of_the_nodes() -> None:
     assert "conv1" in str(caught.value)
 
 
-def test_deep_graphs_do_not_recurse() -> None:
+def test_deep_graphs_are_verified_without_recursion() -> None:
     x = param("x", T)
     body = x
     for _ in range(100_000):

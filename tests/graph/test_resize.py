@@ -1,4 +1,4 @@
-"""Sizes of modules that are there already."""
+"""Changing the sizes of modules."""
 
 import numpy as np
 import pytest

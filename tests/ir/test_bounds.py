@@ -1,4 +1,4 @@
-"""Bounds of symbolic dims: in texts, JSON, structure, and in what is reasoned about them."""
+"""Bounds of symbolic dims: in texts, JSON, structural comparison, and the analyzer."""
 
 import copy
 

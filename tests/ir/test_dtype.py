@@ -1,4 +1,4 @@
-"""Element types: NumPy takes them where it takes a dtype of its own."""
+"""NumPy accepts the dtypes of dlc."""
 
 from __future__ import annotations
 

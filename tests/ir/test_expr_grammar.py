@@ -1,4 +1,4 @@
-"""Tests of what is derived from the fields of expression classes."""
+"""Tests of the methods that are derived from the fields of expression classes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_class_has_a_sample():
 
 @pytest.mark.parametrize("e", SAMPLES.values(), ids=lambda e: type(e).__name__)
 def test_an_expression_is_remade_from_its_fields(e):
-    """Those of a variable make another one, as it is known by identity."""
+    """A variable is identified by its object, so its fields make another one."""
     again = e.make(*e.values)
     assert structural_equal(again, e)
     assert (again is e) is not isinstance(e, Var)

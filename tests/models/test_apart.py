@@ -1,6 +1,5 @@
-"""Samples of one call are independent: whatever stands in one, all bits of the others' results stay.
-
-So they are, too, whichever number of threads runs a compiled model.
+"""The samples of a batch are independent: the values of one do not change a bit of the others' results. The
+number of threads that run a compiled model does not change results either.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def weights(*shape: int) -> Node:
 
 
 def op(name: str, *shape: int, **attrs: object) -> Callable[[Node], Node]:
-    """An op with constants of shapes behind its first operand."""
+    """An op with its first operand and a constant of this shape, if any."""
     return lambda x: std.BY_NAME[name].build(x, *([weights(*shape)] if shape else []), **attrs)
 
 
@@ -110,8 +109,10 @@ def recurrent() -> tuple[tuple[int, ...], dlc.Executable]:
     return (9, 24), dlc.compile(model, "llvm", cache=False)
 
 
-def spoilt(shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Inputs with something in the first sample, whose other samples are alike; without anything first."""
+def disturbed(shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Batches that differ only in the first sample: first an ordinary one, then special values, zeros, large
+    ones.
+    """
     rng = np.random.default_rng(1)
     plain = rng.standard_normal((SAMPLES, *shape)).astype(np.float32)
     found = [plain]
@@ -126,7 +127,7 @@ def spoilt(shape: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def check(exe: dlc.Executable, shape: tuple[int, ...]) -> None:
-    first, *others = spoilt(shape)
+    first, *others = disturbed(shape)
     (expected,) = exe.run({"x": first}).values()
     assert np.isfinite(expected).all()
     for x in others:
@@ -155,7 +156,7 @@ def test_samples_of_networks_are_independent(make):
 
 @pytest.mark.parametrize("case", [name for name in CASES if name != "transpose"])
 def test_the_number_of_threads_changes_no_bit(case):
-    """Of a compiled model; one that is compiled for another number may sum in another order."""
+    """This holds for one compiled model. A model compiled for another number may sum in another order."""
     shape, make = CASES[case]
     exe = dlc.compile(module_of(shape, make), "llvm", cache=False, num_threads=2)
     x = np.random.default_rng(1).standard_normal((SAMPLES, *shape)).astype(np.float32)
@@ -176,7 +177,7 @@ def test_zeros_stay_zeros(case):
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(1024, 1024, 1024), (1024, 512, 768), (7, 3000, 40)])
 @pytest.mark.parametrize("kind", ["even", "rows", "columns", "cancelling"])
 def test_errors_are_those_of_plain_gemm(rows, inner, columns, kind):
-    """A small multiple of k ε (|A| |B|) for each element, however its row and column are."""
+    """A small multiple of k ε (|A| |B|) for each element, for any scales of its row and column."""
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal(s).astype(np.float32) for s in ((rows, inner), (inner, columns)))
     if kind == "rows":

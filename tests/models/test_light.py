@@ -1,4 +1,4 @@
-"""The nine networks of the onnx package, natively: their stored outputs, and the reference's with weights."""
+"""The networks of the onnx package in native code, compared with stored outputs and with the reference."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_stored_output_in_guard_mode(network, mode):
 @pytest.mark.slow
 @pytest.mark.parametrize("network", light.NETWORKS)
 def test_random_weights(network):
-    """All classes of the stored outputs are alike; these depend on every layer."""
+    """The stored outputs are equal for all classes. With random weights, outputs depend on every layer."""
     model = light.with_weights(network)
     feeds = light.input_of(network)
     (found,) = dlc.compile(model, "llvm", cache=False).run(feeds).values()

@@ -87,7 +87,7 @@ MODELS = {
 
 
 def written(folder, text):
-    """A model with its weights, inputs and wanted outputs."""
+    """Write a model with its weights, inputs and expected outputs."""
     model = onnx.parser.parse_model(HEAD + text)
     rng = np.random.default_rng(0)
     feeds = {}

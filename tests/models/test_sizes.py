@@ -1,7 +1,7 @@
 """A model of each family of the corpus, exported here, in every phase: see `benchmarks.corpus.phases`.
 
-`pip install -e '.[corpus]'` has what writes them.  With DLC_EXPORTED_MODELS naming a folder, they are kept
-there, and taken from there the next time.
+`pip install -e '.[corpus]'` installs the exporters. If DLC_EXPORTED_MODELS names a folder, models are stored
+there and used again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is 
 MISSING = [p for p in ("torch", "torchvision", "timm", "transformers", "onnxscript") if find_spec(p) is None]
 KEPT = "DLC_EXPORTED_MODELS"
 LIMIT = 900.0
-"""Seconds that exporting a model may take."""
+"""The time limit of the export of a model, in seconds."""
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ from dlc_core.tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class Check:
-    """Work that raises, or ends the process, where something is wrong.
+    """A function that raises, or ends the process, if something is wrong.
 
-    It gives the number of accesses that the proof leaves open, which no mutant may increase.  Whatever it
-    needs it builds itself: types and nodes made before a mutant is in place would hide it.
+    It returns the number of accesses that are not proved, which a mutant must not increase. It makes all
+    types and nodes itself, because those made before the mutation would hide it.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Check:
 
 
 def open_accesses(func: PrimFunc) -> int:
-    """How many accesses of a program are not proved to lie in their buffers."""
+    """The number of accesses of a program that are not proved to be in bounds."""
     return len(prove(flatten_and_simplify(lower_blocks(func))).open)
 
 

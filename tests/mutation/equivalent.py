@@ -1,4 +1,4 @@
-"""Excluded mutants: functions that only weigh costs, and mutants that were read and change no result."""
+"""Excluded mutants: functions that only compare costs, and mutants that do not change results."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "Submatrices.interleave_sums": "the width of vectors",
     },
 }
-"""By module and function, why whatever the function says leaves results as they are."""
+"""By module and function, the reason why any result of the function keeps the results of programs."""
 
 _BORDER = "the border behind the last window is longer, and no window reads that part"
 _AHEAD = "how far ahead of its use a line is asked for"
@@ -192,11 +192,11 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         },
     },
 }
-"""By module, function and kind, why that change leaves results as they are."""
+"""By module, function and kind, the reason why the change keeps the results of programs."""
 
 
 def is_equivalent(module: str, function: Sequence[str], kind: str) -> bool:
-    """Whether a mutant is known to change no result."""
+    """Whether a mutant is known to keep all results."""
     return kind in EQUIVALENT.get(module, {}).get(".".join(function), {})
 
 

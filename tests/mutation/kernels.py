@@ -1,5 +1,5 @@
-"""Checks of compiled code against the reference: samples of ops and small networks, in guard mode and without
-it, on this machine and by the interpreter.
+"""Checks of compiled code against the reference: samples of ops and small networks, with and without guard
+mode, on this machine and in the interpreter.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def kernel_checks() -> Iterator[Check]:
         yield Check(f"random/{seed}/off", partial(_random, seed, NATIVE))
     for step in (1, 2, -1, -3):
         yield Check(f"slice/open {step}", partial(_open_slice, step))
-    yield Check("control/every kind/off", _every_kind)
-    yield Check("control/every kind/end", partial(_every_kind, guard="end"))
+    yield Check("control/every kind/off", _scan_and_loop)
+    yield Check("control/every kind/end", partial(_scan_and_loop, guard="end"))
     for name in _JOINS:
         yield Check(f"joins/{name}", partial(_joined, name))
 
@@ -85,7 +85,7 @@ def _sample(decl: OpDecl, number: int, dtype: str, **config: str) -> int:
 
 
 def _symbolic(decl: OpDecl, start: int) -> int:
-    """Every fourth sample with its dims left open."""
+    """Every fourth sample, with symbolic dims."""
     return sum(_case(case, guard="end") for case in islice(symbolic_cases(decl), start, None, 4))
 
 
@@ -141,7 +141,7 @@ def _chain() -> tuple[Node, list[Node]]:
 
 
 def _open_chain() -> tuple[Node, list[Node]]:
-    """The same with a number of rows and one of columns that calls give."""
+    """The same with symbolic rows and columns."""
     x, y = _tensor(N, 24), _tensor(24, M, name="y")
     a = std.relu(std.matmul(x, _weights(24, 40)))
     b = std.matmul(x, y)
@@ -231,14 +231,14 @@ def _graph(name: str, target: str, threads: int, **config: str) -> int:
 
 
 def _compare(module: IRModule, exe: Executable, feeds: Sequence[Any]) -> None:
-    """Check that two runs of an executable give the results of the reference."""
+    """Check that two runs of an executable have the results of the reference."""
     expected = outputs_of(dlc.compile(module, "reference", cache=False)(*feeds))
     for _ in range(2):
         _differ(outputs_of(exe(*feeds)), expected)
 
 
 def _differ(found: Results, expected: Results) -> None:
-    """AssertionError where results are not what is expected."""
+    """Raise AssertionError if results differ."""
     wrong = difference(found, expected, CLOSE)
     if wrong is not None:
         raise AssertionError(wrong)
@@ -271,7 +271,7 @@ def _random(seed: int, target: str, **config: str) -> int:
 
 
 def _open_slice(step: int) -> int:
-    """Rows from one place to another that calls give."""
+    """A slice of rows between symbolic indices."""
     low, high = Var("low"), Var("high")
     params = [_tensor(N, 3), _tensor(low, name="low"), _tensor(high, name="high")]
     begin, end = (low, high) if step > 0 else (high, low)
@@ -293,7 +293,7 @@ def _control(seed: int, stacking: bool) -> int:
     return 0
 
 
-def _every_kind(**config: str) -> int:
+def _scan_and_loop(**config: str) -> int:
     module = scan_and_loop()
     exe = _compiled(module, NATIVE, 1, **config)
     wanted = dlc.compile(module, "reference", cache=False)

@@ -1,5 +1,5 @@
 """Mutants of index arithmetic: one changed operator, constant or comparison of a function that computes
-indices, offsets or extents; and probes that say which of these a check evaluates.
+indices, offsets or extents. Probes record which of these a check evaluates.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _functions(body: Sequence[ast.stmt], path: Path_ = ()) -> Iterator[tuple[Pat
 
 
 def mutants_of(module: str, *, costs: bool = False) -> Iterator[Mutant]:
-    """All mutants of a module; those of functions that only weigh costs where `costs` says so."""
+    """All mutants of a module; with `costs`, also those of functions that only compare costs."""
     functions = list(_functions(ast.parse(_source(module)[0]).body))
     count = Counter(path for path, _ in functions)
     for path, function in functions:
@@ -93,14 +93,14 @@ def _kinds(n: ast.AST, function: ast.FunctionDef) -> Iterator[str]:
     elif (
         isinstance(n, ast.Compare)
         and type(n.ops[0]) in _BOUNDS
-        # Arguments become part of what is built; what Python itself asks only decides what is.
+        # Arguments become parts of expressions; conditions of Python only choose between expressions.
         and any(n in call.args for call in ast.walk(function) if isinstance(call, ast.Call))
     ):
         yield f"{ast.unparse(n)}: bound"
 
 
 def _is_text(n: ast.BinOp) -> bool:
-    """Whether a sum or product is of texts, lists or sets, as far as one sees."""
+    """Whether a sum or product is visibly one of texts, lists or sets."""
     return any(
         isinstance(side, (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp, ast.Set))
         or (isinstance(side, ast.Constant) and isinstance(side.value, str))
@@ -110,7 +110,7 @@ def _is_text(n: ast.BinOp) -> bool:
 
 
 def apply(mutant: Mutant) -> None:
-    """Put a mutant in place of the function, in this process."""
+    """Replace the function by a mutant, in this process."""
     text, file = _source(mutant.module)
     tree = ast.parse(text)
     n = list(ast.walk(dict(_functions(tree.body))[mutant.function]))[mutant.node]
@@ -144,7 +144,7 @@ def _found(module: str, path: Path_, code: types.CodeType) -> tuple[types.Functi
 
 
 class _Probing(ast.NodeTransformer):
-    """Puts a call before the evaluation of some nodes, which says that they are evaluated."""
+    """Inserts a call before the evaluation of some nodes, which records them."""
 
     def __init__(self, wanted: Mapping[int, int]) -> None:
         self.wanted = wanted
@@ -159,7 +159,7 @@ class _Probing(ast.NodeTransformer):
 
 
 class Probes:
-    """Watches the evaluation of nodes: made once, put in place in processes of their own."""
+    """Records the evaluation of nodes. Probes are made once, and installed in separate processes."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.codes: list[tuple[types.FunctionType, types.CodeType]] = []
@@ -180,7 +180,7 @@ class Probes:
             self.modules.append(module)
 
     def install(self) -> set[int]:
-        """Watch this process from now on; the set grows by the numbers of nodes that are evaluated."""
+        """Record in this process from now on: the set grows by the numbers of evaluated nodes."""
         seen: set[int] = set()
         for module in self.modules:
             vars(importlib.import_module(module))[_PROBE] = seen.add
@@ -190,7 +190,7 @@ class Probes:
 
 
 def all_mutants() -> list[Mutant]:
-    """Those that change what is computed: the ones that are known to change nothing are left out."""
+    """All mutants except those that are known to be equivalent."""
     return [
         m for module in MODULES for m in mutants_of(module) if not is_equivalent(m.module, m.function, m.kind)
     ]

@@ -1,8 +1,8 @@
 """Ordinary tests as checks: those of schedule primitives, of passes over tensor programs and of ops' shapes.
 
-Random programs catch the errors of a primitive and give up what it refuses: that a right program is accepted,
-and that a loop is cut where it should be, these tests say.  Tests that compare whole texts with kept ones are
-left out: they would notice what changes no result.
+Random programs find wrong results of a primitive, but skip what it refuses. These tests check that right
+programs are accepted, and that loops are split at the right index. Tests that compare texts with golden files
+are excluded, because they also detect equivalent mutants.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOLDERS = {
     "op": "assumptions symbolic_attrs sizes scatter reference",
 }
 FILES = tuple(f"{folder}/test_{name}.py" for folder, names in _FOLDERS.items() for name in names.split())
-"""The files of tests, beside this folder."""
+"""The files of tests, relative to the parent of this folder."""
 
 
 class FailedTestError(Exception):
@@ -40,14 +40,14 @@ def ordinary_checks() -> Iterator[Check]:
 
 
 def _passes(file: Path) -> int:
-    """Run the tests of a file in this process, which has a folder of its own for what they write."""
+    """Run the tests of a file in this process, whose working folder is temporary."""
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, TMPDIR=folder),
         mock.patch.object(tempfile, "tempdir", None),
     ):
         options = ["-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
-        # Modules that this process has are not read again to have their assertions rewritten.
+        # Modules that are already imported are not imported again to rewrite their assertions.
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         if pytest.main([*options, "--rootdir", str(file.parents[2]), str(file)]):
             raise FailedTestError(file.name)

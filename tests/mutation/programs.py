@@ -1,4 +1,4 @@
-"""Checks by the interpreter: random programs, random schedules, passes over tensor programs."""
+"""Checks in the interpreter: random programs, random schedules, passes over tensor programs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def _any_program(seed: int) -> int:
 
 
 def _workspace(seed: int) -> int:
-    """Temporaries that exceed the stack, in loops that are parallel as a whole and in three parts."""
+    """Temporaries that exceed the stack, in loops that are parallel over all iterations, and over three
+    parts.
+    """
     rng = random.Random(seed)
     given = random_te_program(rng)
     schedule = random_schedule(given.func, rng).sch

@@ -1,4 +1,4 @@
-"""Checks of schedule rules by the interpreter, on machines of every kind: kernels of the ordinary tests."""
+"""Checks of schedule rules in the interpreter: kernels of the ordinary tests, machines of every kind."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FEW_WAYS = Description(vector_bits=256, vector_registers=16, cores=3, caches=(1 
 
 
 def rule_checks() -> Iterator[Check]:
-    """Every kernel on every machine that its rule knows, in every size it is tried in."""
+    """Every kernel on every machine of its rule, in each of its sizes."""
     for name, make, machines, sizes in _kernels():
         for machine_name, machine in machines.items():
             for number, given in enumerate(sizes):
@@ -72,7 +72,7 @@ def rule_checks() -> Iterator[Check]:
 
 def _scheduled(make: Kernel, machine: Description, sizes: Sizes) -> int:
     made = check_schedule(make(), machine, sizes)
-    # A rule that gave up left the kernel to another one: that is no cost, some primitive refused.
+    # If a rule leaves the kernel to another rule, a primitive has refused, which is not a matter of costs.
     return open_accesses(made) + sum(1000 for _ in made.attrs["why_not"])
 
 
@@ -230,19 +230,19 @@ def _maps() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Sizes
     machines = {name: maps.MACHINES[name] for name in ("narrow", "wide")}
     grouped = {**maps.MACHINES, "groups": replace(maps.MACHINES["wide"], vector_group=4)}
     for shape in ((32, 16), (16, 64), (17, 33), (5, 40), (40, 5), (3, 50), (50, 2), (1, 20)):
-        yield f"turned/{shape}", partial(_turned, shape, (1, 0)), machines, [{}]
+        yield f"turned/{shape}", partial(_transposed, shape, (1, 0)), machines, [{}]
     for perm in permutations(range(3)):
-        yield f"turned/{perm}", partial(_turned, (4, 18, 35), perm), machines, [{}]
+        yield f"turned/{perm}", partial(_transposed, (4, 18, 35), perm), machines, [{}]
     for parts in (2, 3, 4, 8):
         for shape in ((6, parts, 32), (6, 32, parts), (5, 37, parts), (3, parts, 21)):
-            yield f"turned/{shape}", partial(_turned, shape, (0, 2, 1)), machines, [{}]
+            yield f"turned/{shape}", partial(_transposed, shape, (0, 2, 1)), machines, [{}]
     for shape in ((64, 64), (4, 160), (3, 30), (7, 19)):
         yield f"map/{shape}", partial(_long_map, shape), grouped, [{}]
     for parts in (2, 3, 4):
         yield f"joined/{parts}", partial(_joined, parts), machines, [{}]
 
 
-def _turned(shape: tuple[int, ...], perm: tuple[int, ...]) -> PrimFunc:
+def _transposed(shape: tuple[int, ...], perm: tuple[int, ...]) -> PrimFunc:
     return kernel_of(std.transpose(maps.tensor(*shape), axes=perm))
 
 

@@ -1,11 +1,11 @@
-"""Mutation testing of index arithmetic: a wrong sum, factor or bound must not go unseen.
+"""Mutation testing of index arithmetic: wrong sums, factors and bounds must be detected.
 
     python -m tests.mutation.run --count 220 --processes 2
 
-First every check runs once on the code as it is: which nodes it evaluates, how long it takes, and how many
-accesses the proof leaves open.  Then each mutant runs the checks that evaluate it, the quickest first, in a
-process of its own, until one notices: where an access is not proved that was before, where the process does
-not survive (as in guard mode), where numbers differ, or where something raises.
+First every check runs once on the unmodified code, which records the nodes that it evaluates, its time, and
+the number of accesses that are not proved. Then each mutant runs the checks that evaluate it, the fastest
+first, in a separate process, until one detects it: fewer accesses are proved, the process crashes (as in
+guard mode), numbers differ, or something raises.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ from tests.mutation.rules import rule_checks
 
 SURVIVED = "survived"
 SECONDS, TIMES, WAIT = 20, 10, 900
-"""A check may compute this long and so many times what it took, and may take so long with all that it waits
-for, in seconds: one that takes longer is noticed.
+"""The limits of a check: seconds of computing, the factor of its usual time, and seconds in all. A mutant
+that exceeds them is detected.
 """
 MEMORY = 12 << 30
-"""Bytes of address space that a process may take."""
+"""The maximum address space of a process, in bytes."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A check on the code as it is: its seconds of computing, accesses not proved, evaluated nodes."""
+    """A check of the unmodified code: its seconds of computing, accesses that are not proved, evaluated
+    nodes.
+    """
 
     check: Check
     seconds: float
@@ -51,14 +53,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a mutant was noticed and by which check, or that it survived them all."""
+    """How a mutant was detected and by which check, or that it survived."""
 
     said: str
     check: str
 
     @property
     def kind(self) -> str:
-        """The way in which it was noticed."""
+        """The way in which it was detected."""
         if self.said.startswith("ended by"):
             return "the process does not survive"
         kinds = {
@@ -70,7 +72,7 @@ class Verdict:
 
 
 class NotProvedError(Exception):
-    """More accesses are open than on the code as it is."""
+    """More accesses are not proved than in the unmodified code."""
 
 
 def all_checks() -> list[Check]:
@@ -80,9 +82,10 @@ def all_checks() -> list[Check]:
 def in_processes(
     jobs: Sequence[Callable[[], Iterator[str]]], processes: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """Run jobs, so many at a time, each in a fork of this process; the number of each and the lines it gave.
+    """Run jobs in forks of this process, up to `processes` at a time. Yields the number of each job and its
+    lines.
 
-    The last line of one that did not come to its end says what ended it.
+    If a job did not finish, its last line has the reason.
     """
     waiting, running = list(enumerate(jobs))[::-1], dict[int, tuple[int, int]]()
     while waiting or running:
@@ -105,7 +108,7 @@ def in_processes(
 
 
 def _child(job: Callable[[], Iterator[str]], writer: int) -> None:
-    """Write what a job gives, line by line; the process ends here."""
+    """Write the lines of a job, and end the process."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for each in (signal.SIGALRM, signal.SIGPROF):
@@ -121,7 +124,7 @@ def _child(job: Callable[[], Iterator[str]], writer: int) -> None:
 
 
 def facts_of(checks: Sequence[Check], mutants: Sequence[Mutant], processes: int) -> list[Facts]:
-    """Run all checks on the code as it is.  SystemExit where one of them does not pass."""
+    """Run all checks on the unmodified code. Raises SystemExit if one of them fails."""
     names = list(dict.fromkeys(m.place for m in mutants))
     probes = Probes(names)
 
@@ -168,7 +171,7 @@ def kept_facts(file: Path | None, mutants: Sequence[Mutant], processes: int) -> 
 
 
 def _digest() -> str:
-    """A digest of everything that says what checks evaluate."""
+    """A digest of all files that determine what checks evaluate."""
     here = Path(__file__).resolve()
     tests = [here.parents[1] / file for file in FILES]
     files = [*(here.parents[2] / "dlc_core").rglob("*.py"), *here.parent.glob("*.py"), *tests]
@@ -204,7 +207,7 @@ def verdicts(
 
 
 def evaluated(mutants: Sequence[Mutant], facts: Sequence[Facts]) -> list[tuple[Mutant, list[Facts]]]:
-    """The mutants that some check evaluates, with these, the quickest first."""
+    """The mutants that some check evaluates, with their checks, the fastest first."""
     by_place: dict[Place, list[Facts]] = {}
     for each in sorted(facts, key=lambda f: (f.seconds, f.check.name)):
         for place in each.nodes:

@@ -1,4 +1,4 @@
-"""Changes of index arithmetic are noticed, and the code as it is passes what they have to pass."""
+"""Mutants of index arithmetic are detected, and the unmodified code passes the checks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.mutation.run import SURVIVED, all_checks, evaluated, facts_of, verdic
 pytest.importorskip("dlc_backend_llvm", reason="kernels run in guard mode on the backend for this machine")
 
 FEW = ("schedule/1", "schedule/4", "schedule/8", "op/concat/0/end", "op/max_pool/0/end")
-"""Checks of some kinds, of a few seconds in all."""
+"""Checks of several kinds, which take a few seconds."""
 
 
-def test_mutants_are_noticed_and_the_code_as_it_is_passes():
+def test_mutants_are_detected_and_the_unmodified_code_passes():
     mutants = [
         m
         for m in all_mutants()
@@ -33,8 +33,8 @@ def test_mutants_are_noticed_and_the_code_as_it_is_passes():
     assert all(verdict.said != SURVIVED for verdict in found.values()), found
 
 
-def test_lists_name_what_there_is():
-    """An entry for a function or a change that is gone would hide another one some day."""
+def test_lists_name_existing_mutants():
+    """An entry of a removed function or change could hide another mutant."""
     for module, functions in {**COSTS, **EQUIVALENT}.items():
         assert module in MODULES
         assert functions
@@ -47,11 +47,11 @@ def test_lists_name_what_there_is():
 
 
 def functions_of(module: str) -> set[str]:
-    """The functions of a module that have mutants, those that only weigh costs too."""
+    """The functions of a module that have mutants, including those that only compare costs."""
     return {".".join(m.function) for m in mutants_of(module, costs=True)}
 
 
-def test_probes_say_what_is_evaluated():
+def test_probes_record_evaluated_nodes():
     mutants = list(mutants_of("dlc_core.schedule.regions"))
     assert Probes([m.place for m in mutants]).codes
     checks = [c for c in all_checks() if c.name == "schedule/8"]
@@ -61,8 +61,8 @@ def test_probes_say_what_is_evaluated():
 
 
 @pytest.mark.slow
-def test_a_sample_of_mutants_is_noticed():
-    """Twenty of all; CONTRIBUTING.md says how many are noticed of more."""
+def test_a_sample_of_mutants_is_detected():
+    """Twenty of all mutants; CONTRIBUTING.md has the results of larger samples."""
     mutants = all_mutants()
     chosen = drawn(evaluated(mutants, facts_of(all_checks(), mutants, 2)), 20)
     survivors = [

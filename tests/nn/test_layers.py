@@ -65,7 +65,7 @@ def test_activations(layer, expected):
 
 
 def convolved(x, w, bias, stride, padding, dilation, groups):
-    """Point by point."""
+    """A convolution in NumPy, element by element."""
     x = np.pad(x, ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
     filters, depth, kh, kw = w.shape
     h = (x.shape[2] - dilation[0] * (kh - 1) - 1) // stride[0] + 1

@@ -202,12 +202,12 @@ def test_attributes_are_replaced():
         (lambda: nn.call("split", nn.constant([1.0, 2.0]), sizes=(1, 1), axis=0), "several results"),
     ],
 )
-def test_mistakes_are_told(act, said):
+def test_mistakes_are_reported(act, said):
     with pytest.raises(DlcError, match=said):
         act()
 
 
-def test_a_parameter_of_another_model_is_told():
+def test_a_parameter_of_another_model_is_reported():
     stranger = nn.Linear(2, 2)
 
     class Borrower(nn.Module):

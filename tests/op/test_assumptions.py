@@ -66,7 +66,7 @@ def inferred(decl, types, attrs):
 
 
 def same(shapes, others):
-    """Whether shapes agree in the dims that both know; None if their ranks differ."""
+    """Whether shapes agree in the dims that are known in both; None if their ranks differ."""
     pairs = list(zip(shapes, others, strict=True))
     if any(len(a) != len(b) for a, b in pairs):
         return None

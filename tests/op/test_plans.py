@@ -39,7 +39,7 @@ X = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
 
 @dataclass(frozen=True)
 class Steps(Plan):
-    """Computes `count` additions of x / count, whatever the op is; right for ops that are x for x > 0."""
+    """Computes `count` additions of x / count for any op. It is right for ops that are x for x > 0."""
 
     name: ClassVar[str] = "acme.steps"
     count: int
@@ -57,7 +57,7 @@ class Steps(Plan):
 
 
 class Acme:
-    """A plugin that gives the plan."""
+    """A plugin with the plan."""
 
     DLC_API = "0.1"
 

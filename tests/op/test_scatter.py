@@ -29,7 +29,7 @@ def scattered(node, *inputs):
 
 @pytest.mark.parametrize(("check", "found"), [(True, [2 * SITE + 1, 4, 4]), (False, None)])
 def test_skips_updates_out_of_range(check, found):
-    """They are noted in the record of checks, unless checks are disabled."""
+    """They are recorded as failed checks, unless checks are disabled."""
     node = std.scatter_nd(*params_of((4, 3), (4, 1), (4, 3)))
     func = with_index_checks(lower_node(node), check)
     out, record = np.full((4, 3), -1, np.float32), np.zeros(RECORD, np.int64)

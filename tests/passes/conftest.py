@@ -24,7 +24,9 @@ def make_function():
 
 @pytest.fixture
 def checked():
-    """Runs passes over results, gives the new function; checks grammar, results and spans after each."""
+    """Runs passes over results and returns the new function. Checks grammar, results and spans after each
+    pass.
+    """
 
     def run(passes, *results, params=None, feeds=None, context=None, scale=1.0):
         function = results[0] if isinstance(results[0], Function) else function_of(*results, params=params)

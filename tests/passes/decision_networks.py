@@ -1,4 +1,4 @@
-"""Small networks of odd sizes that meet the choices of graph passes, lowering and loops."""
+"""Small networks of odd sizes for which graph passes, lowering and loop passes have choices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 5
 """The value of symbolic dims in calls."""
 
 TOLERANCE = 3e-5
-"""Of float32: the greatest error as a part of the largest result."""
+"""For float32: the largest error relative to the largest result."""
 
 
 def number(*shape: int, seed: int = 0) -> Node:
@@ -115,7 +115,7 @@ def branches() -> Node:
 
 
 def wide_and_narrow() -> Node:
-    """Branches whose order decides how much lives at once: large values, of which little is kept."""
+    """Branches whose order determines the peak memory: large values with small results."""
     x = image(1, 40)
     kept = []
     wides = [std.tanh(std.matmul(x, number(40, 2000, seed=seed))) for seed in range(4)]
@@ -225,7 +225,7 @@ def expected(name: str) -> tuple[np.ndarray, ...]:
 
 
 def check_results(name: str, exe: dlc.Executable) -> None:
-    """An executable of a network computes what the reference does."""
+    """Check that an executable of a network computes the results of the reference."""
     for found, wanted in zip(as_tuple(exe(*feed_of(module_of(name)))), expected(name), strict=True):
         assert found.shape == wanted.shape
         assert found.dtype == wanted.dtype

@@ -1,4 +1,4 @@
-"""align_channels: whole groups of dot products, where the target has these."""
+"""align_channels: channels are padded to whole groups of dot products."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_keeps_contractions_without_dot_products() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 30), (2, 5, 30)])
-def test_products_that_pay_for_the_copy(shape: tuple[int, ...]) -> None:
+def test_products_that_outweigh_the_copy(shape: tuple[int, ...]) -> None:
     x = param("x", tensor_type(shape, "uint8"))
     w = constant(RNG.integers(-9, 9, (30, 16)).astype("int8"))
     before = Function("main", (x,), std.matmul(x, w, out_dtype="int32"))

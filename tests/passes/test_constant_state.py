@@ -1,4 +1,4 @@
-"""constant_state: which constants become the bodies' own, and the same values after it."""
+"""constant_state: constants that move into bodies. Values stay the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def number(value):
 
 
 def checked(params, body, *arrays):
-    """The entry after the pass, which gives what it gave, bit for bit."""
+    """Run the pass and check that all bits of results stay. Returns the entry."""
     before = Function("main", params, body)
     module = Pipeline((ConstantState(), FoldConstants(), DeadCode())).run(
         IRModule({"main": before}), PassContext(opt_level=1)
@@ -65,7 +65,7 @@ def test_moves_weights_of_a_recurrent_cell_into_its_body():
     assert len(scan.args) == 2
     step = scan.attrs["body"]
     assert [p.attrs["name"] for p in step.params] == ["h", "x"]
-    assert "slice" not in {n.op.name for n in post_order(step.body)}  # computed once, ahead
+    assert "slice" not in {n.op.name for n in post_order(step.body)}  # computed once, before the loop
     assert after.results[1].op.name == "const"
 
 

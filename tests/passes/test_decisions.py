@@ -54,7 +54,7 @@ CASES = {
     "winograd.tile": {"direct": "two_images", "tiles": "two_images"},
 }
 """For each alternative a network for which it is a candidate."""
-BESIDE = {
+ALSO_FORCED = {
     "concat.part": "products.merge=separate",
     "concat.write": "products.merge=separate",
     "conv.planes": "winograd.tile=direct",
@@ -64,13 +64,13 @@ BESIDE = {
     "temporaries.slices": "temporaries.memory=arena",
     "winograd.group": "winograd.tile=2x2",
 }
-"""Further forced decisions, so that the choice exists."""
+"""Other forced decisions that an alternative needs."""
 DOTS = ("dots.bytes", "dots.channels")
 QUICK = ("perceptron", "symbolic", "heads", "block", "chain", "borders", "low_bits", "spread")
 
 
 def compiled(name: str, decisions: str) -> dlc.Executable:
-    """A network with forced decisions; conditions of loops are tested before these, or loops cut there."""
+    """A network with forced decisions, also those of loop unswitching and loop partitioning."""
     config = {"decisions": decisions, **CONFIG.get(name, {})}
     with PassContext(passes=[("loops", HoistConditions()), ("loops", PartitionLoops())]):
         return dlc.compile(module_of(name), TARGET, config=config, cache=False, **OPTIONS.get(name, {}))
@@ -88,10 +88,10 @@ def check(name: str, exe: dlc.Executable) -> None:
 )
 def test_each_alternative_is_executed(decision, alternative):
     name = CASES[decision][alternative]
-    beside = f",{BESIDE[decision]}" if decision in BESIDE else ""
+    also = f",{ALSO_FORCED[decision]}" if decision in ALSO_FORCED else ""
     if decision in DOTS and not find_target(TARGET).describe().dots:
         pytest.skip("this machine has no dot products of bytes")
-    exe = compiled(name, f"{decision}={alternative}{beside}")
+    exe = compiled(name, f"{decision}={alternative}{also}")
     made = {
         choice.alternative
         for choice in map(Choice.parse, exe.about["decisions"])

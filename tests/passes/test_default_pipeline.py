@@ -1,4 +1,4 @@
-"""The default graph pipeline: small networks of each kind under all watchers, large ones for its work."""
+"""The default graph pipeline: small networks of each kind under all watchers, and its work on large ones."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def attention(x, heads, width):
     return std.add(std.matmul(merged, weights(width, width)), weights(width))
 
 
-def spelt_norm(x):
+def expanded_norm(x):
     centred = std.sub(x, std.reduce_mean(x, axes=(-1,), keepdims=True))
     square = std.pow(centred, constant(2.0, "float32"))
     spread = std.add(std.reduce_mean(square, axes=(-1,), keepdims=True), constant(1e-5, "float32"))
@@ -156,7 +156,7 @@ def spelt_norm(x):
 
 def test_a_transformer_block(checked):
     x = tensor(1, 6, 16)
-    y = std.add(x, attention(spelt_norm(x), 4, 16))
+    y = std.add(x, attention(expanded_norm(x), 4, 16))
     hidden = std.add(std.matmul(std.layer_norm(y, weights(16), weights(16)), weights(16, 32)), weights(32))
     y = std.add(y, std.add(std.matmul(std.gelu(hidden), weights(32, 16)), weights(16)))
     found = kinds(run(checked, y, scale=10))
@@ -237,7 +237,7 @@ def test_resnet_50(counted):
 
 
 def test_constants_that_stand_for_many_model_nodes(counted):
-    """Models whose weights are all filled with one number: their constants have hundreds of spans."""
+    """In models whose weights are all filled with one number, constants have hundreds of spans."""
     x = tensor(1, 8, 4, 4)
     value = x
     for i in range(150):
@@ -276,13 +276,13 @@ def test_work_grows_with_the_length_of_a_chain(counted):
     assert work(1920) < 2.1 * work(960)
 
 
-@pytest.mark.parametrize("spelling", ["div", "mul"])
-def test_recognises_norms_of_single_operations(spelling, checked):
+@pytest.mark.parametrize("form", ["div", "mul"])
+def test_recognises_norms_of_single_operations(form, checked):
     x = tensor(2, 5, 16)
     centred = std.sub(x, std.reduce_mean(x, axes=(2,), keepdims=True))
     square = std.mul(centred, centred)
     spread = std.add(std.reduce_mean(square, axes=(2,), keepdims=True), constant(1e-5, "float32"))
-    normal = std.div(centred, std.sqrt(spread)) if spelling == "div" else std.mul(std.rsqrt(spread), centred)
+    normal = std.div(centred, std.sqrt(spread)) if form == "div" else std.mul(std.rsqrt(spread), centred)
     y = std.add(weights(1, 1, 16), std.mul(weights(16), normal))
     result = checked([Simplify(), Recompose()], y)
     assert kinds(result) == {"layer_norm": 1}

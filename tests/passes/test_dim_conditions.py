@@ -1,4 +1,4 @@
-"""Calls whose sizes the types of a graph do not fit are refused, not computed with what lies behind."""
+"""Calls whose sizes do not fit the types of a graph are refused."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def function(name, make, *shapes):
     return Function(name, tuple(params), make(*params))
 
 
-def test_branches_are_checked_where_they_are_taken():
+def test_conditions_of_branches_are_checked_if_they_are_taken():
     def choose(x):
         return std.if_(
             std.greater(std.reduce_sum(x), std.full(shape=(), value=0.0, dtype="float32")),

@@ -1,5 +1,5 @@
-"""Values that live at once are disjoint in the arena: proved from the code of entries, so that plans that are
-wrong are refused.
+"""Values that are live at the same time are disjoint in the arena. This is proved from the code of entries,
+so wrong plans are refused.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def chain(p: object, q: object, r: object) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("places", "fits"),
+    ("offsets", "fits"),
     [
         ((0, 8, 16), True),
         ((0, 8, 0), True),  # r reuses the memory of p
@@ -93,8 +93,8 @@ def chain(p: object, q: object, r: object) -> tuple[str, ...]:
         ((0, 8, 15), False),
     ],
 )
-def test_offsets_of_a_chain(places: tuple[int, int, int], fits: bool) -> None:
-    found = proof(*chain(*places))
+def test_offsets_of_a_chain(offsets: tuple[int, int, int], fits: bool) -> None:
+    found = proof(*chain(*offsets))
     assert (not found.open) is fits
     assert found.proved + len(found.open) == 2
     for access in found.open:
@@ -103,7 +103,7 @@ def test_offsets_of_a_chain(places: tuple[int, int, int], fits: bool) -> None:
 
 
 def test_a_value_lives_until_its_last_reader() -> None:
-    """The reader is no neighbour of what overwrites it."""
+    """The reader is not adjacent to the step that overwrites the value."""
     body = (window("p", 0), window("q", 8), window("r", 0), call("one", "x", "p"), call("one", "x", "q"),
             call("one", "q", "r"), call("two", "p", "r", "y"))  # fmt: skip
     assert [str(a) for a in proof(*body).open] == [
@@ -177,7 +177,7 @@ def test_symbolic_offsets() -> None:
 
 
 def test_dims_equal_to_a_constant_are_that_constant() -> None:
-    """A kernel writes 8 elements over a value of n, where the call demands that n is 8."""
+    """A kernel writes 8 elements over a value of n elements; the call requires that n is 8."""
     n = Var("n")
     a, b = Buffer("a", (n,)), Buffer("b", (8,))
     kernel = PrimFunc("one", (a, b), store(b, [0], a[0]), {"overwrites": ((0, 1),)})
@@ -194,7 +194,7 @@ def test_dims_equal_to_a_constant_are_that_constant() -> None:
 
 
 def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
-    """Rows with padding behind each but the last: of none of them the size is negative."""
+    """Rows have padding after each but the last. Without rows the size must not be negative."""
     n = Var("n")
     rows = (n * 1040 - 16) * 4
     requests = [Request(n * 64, 0, 1), Request(nonnegative_bound(rows), 0, 0), Request(n * 4096, 0, 1)]
@@ -213,11 +213,11 @@ def test_workspaces_of_empty_tensors_take_no_memory_of_others() -> None:
     assert at(nonnegative_bound(n * n - (n - 3) * 8), 0) >= 24
 
 
-# Whole compiles
+# Compiles
 
 
 def model(batch: int | Var, *, joins: bool = False) -> IRModule:
-    """Products of which the first is read again at the end; with `joins` three are concatenated."""
+    """Products. The first one is read again at the end; with `joins` three are concatenated."""
     x = param("x", tensor_type((batch, 16)))
     rng = np.random.default_rng(0)
 
@@ -287,7 +287,7 @@ def test_refuses_parts_at_wrong_offsets(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_refuses_outputs_over_inputs_that_are_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A product reads what it would be written over."""
+    """A product reads the input whose memory its output would overwrite."""
     built(model(4))
 
     def over(

@@ -1,4 +1,4 @@
-"""fold_quantization: moves keep every bit, sums of products are those of integers."""
+"""fold_quantization: data movement keeps every bit, and sums of products are computed in integers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ops(result: Function) -> list[str]:
 
 
 def lowered(result: Function) -> Function:
-    """Composites and constants folded, as in front of `fuse`."""
+    """Composites and constants folded, as before `fuse`."""
     for one in (ExpandComposites(), FoldConstants()):
         result = one.run_function(result, CONTEXT)
     return result
@@ -235,7 +235,7 @@ def test_arithmetic_of_floats_keeps_every_bit() -> None:
 
 
 def test_arithmetic_in_fixed_point() -> None:
-    """The product with the factor is exact: compared with fractions."""
+    """The product with the factor is exact; it is compared with fractions."""
     rng = np.random.default_rng(5)
     w, x = rng.integers(-128, 128, (12, 6)).astype(np.int8), bytes_of(rng, (30, 12), "uint8")
     t = rng.uniform(0.001, 0.1, 6).astype(np.float32)
@@ -253,7 +253,7 @@ def test_arithmetic_in_fixed_point() -> None:
 
 
 def test_sums_of_scaled_channels_stay_floats_in_fixed_point() -> None:
-    """A bias in floats behind a product by weights with a scale for each column."""
+    """A bias in floats after a product with weights that have a scale for each column."""
     w, t = constant(np.ones((12, 6), np.int8)), constant(np.linspace(0.1, 0.2, 6, dtype=np.float32))
     total = std.matmul(std.dequantize(input_of(3, 12), S, Z), std.dequantize(w, t))
     body = std.add(total, constant(np.arange(6, dtype=np.float32)))
@@ -262,7 +262,7 @@ def test_sums_of_scaled_channels_stay_floats_in_fixed_point() -> None:
 
 
 def test_every_factor_is_a_mantissa_and_a_shift() -> None:
-    """Exactly, over all exponents that matter, and for the ends of the mantissa."""
+    """It is exact for all relevant exponents, and for the ends of the mantissa."""
     ends = np.array([1.0, np.nextafter(np.float32(2), np.float32(0)), 1.5, 4 / 3], np.float32)
     factors = np.concatenate([ends * np.float32(2.0) ** e for e in range(-38, 30)])
     mantissa, shift = fixed_point(factors)
@@ -295,7 +295,7 @@ def test_fixed_point_against_floats(factor: float) -> None:
 
 
 def test_a_residual_block_moves_bytes_only() -> None:
-    """Each kernel reads and writes bytes; what several kernels dequantize each does by itself."""
+    """Each kernel reads and writes bytes. If several kernels read a value, each dequantizes it."""
     rng = np.random.default_rng(0)
 
     def layer(x: Node, channels: int) -> Node:

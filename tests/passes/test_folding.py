@@ -1,4 +1,4 @@
-"""fold_batch_norm and fold_scale_axis: what goes into weights and biases, and what must not."""
+"""fold_batch_norm and fold_scale_axis: operations that are folded into weights and biases, and others."""
 
 from __future__ import annotations
 

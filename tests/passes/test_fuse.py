@@ -147,7 +147,7 @@ def test_half_a_diamond_stays_outside(x):
     assert names(result) == ["fused_conv", "fused_transpose_exp_mul"]
 
 
-def test_epilogue_stops_where_the_shape_grows(x):
+def test_epilogue_ends_before_the_shape_grows(x):
     result = fused(add(conv(x, W), constant(np.ones((4, 8, 8), np.float32))))
     assert names(result) == ["fused_conv", "fused_add"]
     assert reasons(add(conv(x, W), constant(np.ones((4, 8, 8), np.float32))))["conv", "add"].startswith(
@@ -155,7 +155,7 @@ def test_epilogue_stops_where_the_shape_grows(x):
     )
 
 
-def test_epilogue_stops_at_a_result(x):
+def test_epilogue_ends_at_a_result(x):
     value = conv(x, W)
     assert names(fused(value, relu(value))) == ["fused_conv", "fused_relu"]
     inner = relu(value)
@@ -195,7 +195,7 @@ def test_producers_do_not_enter_overlapping_windows(x):
     assert names(fused(pool(exp(x), kernel=(3, 3)))) == ["fused_exp", "fused_max_pool"]
 
 
-def test_reduction_and_what_broadcasts_it_are_two_kernels(x):
+def test_reduction_and_its_broadcast_are_two_kernels(x):
     value = exp(x)
     assert names(fused(mul(value, total(value)))) == ["fused_exp", "fused_sum", "fused_mul"]
 
@@ -378,7 +378,7 @@ def inlined(function):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_kernels_inlined_again_are_the_graph(seed):
-    """Interning makes this exact: the rebuilt graph is the very same node."""
+    """This comparison is exact, because nodes are interned: the rebuilt graph is the same node."""
     body = random_graph(seed, 60)
     result = fused(body, params=tuple(n for n in post_order(body) if n.op.name == "param"))
     assert inlined(result) is body

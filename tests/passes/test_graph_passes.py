@@ -1,4 +1,4 @@
-"""infer, simplify, fold_constants, cse, dead_code, expand_composites: before and after, and the values."""
+"""infer, simplify, fold_constants, cse, dead_code, expand_composites: graphs before and after, and values."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_folding_needs_the_constants_pass(x, checked):
 
 
 def test_simplify_sinks_reshapes_below_a_contraction(checked):
-    """A linear layer of tokens: everything between two products happens on matrices."""
+    """A linear layer of tokens: all operations between two products are on matrices."""
     x, w, v = tensor("x", 2, 3, 8), tensor("w", 8, 8), tensor("v", 8, 8)
     hidden = std.matmul(std.reshape(x, shape=(6, 8)), w)
     hidden = std.add(std.reshape(hidden, shape=(2, 3, 8)), constant(np.arange(8, dtype=np.float32)))
@@ -231,7 +231,7 @@ def test_transposed_weights_are_views():
 
 
 def test_filled_tensors_fold_without_memory():
-    """As in models whose weights are all made by one op: no memory is written for them."""
+    """As in models whose weights are all made by one op. No memory is allocated for them."""
     big = [std.full(shape=(512, 512, 3, 3), value=1.0 / i) for i in range(1, 2000)]
     result = run(FoldConstants(), *big)["main"]
     data = result.results[3].attrs["value"].data
@@ -339,7 +339,7 @@ def test_removes_unread_state_of_loops(checked):
     loop = std.while_(scalar("a"), scalar("b"), scalar("c"), cond=cond, body=body)
     result = checked(DeadCode(), get_item(loop, 1))
     (kept,) = [n for n in post_order(result.body) if n.op.name == "while_"]
-    assert len(kept.args) == 2  # the counter feeds the condition, the product nobody
+    assert len(kept.args) == 2  # the condition reads the counter, and nothing reads the product
     assert len(kept.attrs["cond"].params) == 2
     whole = checked(DeadCode(), get_item(loop, 2))
     (kept,) = [n for n in post_order(whole.body) if n.op.name == "while_"]

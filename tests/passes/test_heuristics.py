@@ -1,4 +1,4 @@
-"""No number that passes choose by changes results: each is halved and doubled, and networks stay right."""
+"""Heuristics of passes do not change results: each is halved and doubled."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ NETWORKS = {
     "shuffles": ("borders", "spread"),
     "roofline": ("symbolic", "block"),
 }
-"""For each family networks whose passes use it, a quick one first."""
+"""For each family the networks whose passes use it; the first one is fast."""
 CONFIG = {"streamed": {"stream_rows": 3}, "perceptron": {"decisions": "temporaries.memory=arena"}}
 NUMBERS = [name for name in declared() if family_of(name) in NETWORKS]
 QUICK = [name for index, name in enumerate(NUMBERS) if index % 3 == 0]
-"""What every run tries; the slow tests try all."""
+"""Heuristics of the fast tests; the slow tests try all."""
 
 
 def check(network: str, name: str, factor: float) -> None:
-    """The network computes what the reference does, with a number multiplied by a factor."""
+    """Check the results of a network with a heuristic multiplied by a factor."""
     numbers = {name: scaled(declared()[name].default, factor)}
     config = {"heuristics": numbers, **CONFIG.get(network, {})}
     besides = [("loops", one()) for one in (HoistConditions, PartitionLoops, PromoteRegisters)]

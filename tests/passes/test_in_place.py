@@ -1,4 +1,4 @@
-"""Outputs over inputs that nothing reads any more: which kernels allow it, and that results stay."""
+"""Outputs that overwrite dead inputs: kernels that allow it, and results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_overwrites_inputs_that_are_read_at_the_stored_element_only() -> None:
 
 
 def test_workspaces_are_not_overwritable_outputs() -> None:
-    """Memory that a kernel has only while it runs is not planned with values that live longer."""
+    """The workspace of a kernel is not an output, so it is not planned with the values."""
     func = replace(
         parse(
             "@T.prim_func\ndef f(A: T.Buffer((8,), 'float32'), B: T.Buffer((8,), 'float32'),"
@@ -79,7 +79,7 @@ def test_keeps_inputs_that_are_read_at_other_elements(body: str) -> None:
 
 
 def check(result: Node) -> int:
-    """Compare with the reference; the bytes of scratch memory."""
+    """Compare with the reference. Returns the bytes of scratch memory."""
     params = tuple(n for n in post_order(result) if n.op.name == "param")
     function = Function("main", params, result)
     arrays = [RNG.standard_normal(p.tensor_type.static_shape()).astype(np.float32) for p in params]

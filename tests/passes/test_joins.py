@@ -28,7 +28,7 @@ def weights(*shape: int) -> Node:
 
 
 def check(*results: Node, verify: str = "structure", **sizes: int) -> dlc.Executable:
-    """The results as the reference has them; the executable."""
+    """Compare with the reference. Returns the executable."""
     body = results[0] if len(results) == 1 else make_tuple(results)
     params = tuple(n for n in post_order(body) if n.op.name == "param")
     function = Function("main", params, body)
@@ -80,7 +80,7 @@ def test_copies_parts_that_no_kernel_writes() -> None:
     assert len(kernels(exe)) == 3
 
 
-def test_rows_in_memory_that_others_follow() -> None:
+def test_parts_with_gaps_between_their_rows() -> None:
     n = Var("n")
     x = x_of(n, 8)
     check(product(std.concat(product(x), std.relu(product(x)), axis=1)), n=5)
@@ -124,7 +124,7 @@ def test_parts_of_a_result_with_symbolic_dims() -> None:
     assert not any("concat" in name for name in kernels(exe))
 
 
-def test_without_the_pass_a_kernel_joins() -> None:
+def test_without_the_pass_a_kernel_concatenates() -> None:
     x = x_of(4, 8)
     result = product(std.concat(product(x), std.relu(product(x)), axis=1))
     with dlc.PassContext(disabled=("join_parts",)):

@@ -1,4 +1,4 @@
-"""Schedules for many threads, all the way: as scheduled, as launches, as kernels and their host."""
+"""Schedules with thread axes through all passes: as scheduled, as launches, and as kernels with host code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONTEXT = PassContext(target=target_of(MACHINE))
 
 
 def lower(module: IRModule, text: str) -> IRModule:
-    """The module after each pass in turn, lawful and the same as text every time."""
+    """Run all passes. After each the module verifies and round-trips as text."""
     for step in Pipeline.parse(text, KNOWN).passes:
         module = step.run(module, CONTEXT)
         verify_module(module, level=2)
@@ -53,7 +53,7 @@ def lower(module: IRModule, text: str) -> IRModule:
 
 
 def check(func: PrimFunc, sizes: Sequence[int] = ()) -> PrimFunc:
-    """A scheduled program computes the same as it is, as a launch, and as host and kernels."""
+    """Check that a scheduled program computes the same directly, as a launch, and as host and kernels."""
     verify_func(func, level=2)
     arrays = make_arrays(func, dict(zip(func.scalars, sizes, strict=True)), 5)
 
@@ -93,9 +93,9 @@ def staged(
     group: int = 0,
     decomposed: bool = True,
 ) -> tuple[Schedule, LoopRV]:
-    """A product whose tiles go through shared memory; each thread accumulates `own` by `own` elements.
+    """A GEMM whose tiles are copied to shared memory. Each thread accumulates `own` by `own` elements.
 
-    Gives the loop over the tiles of the reduction too.
+    Also returns the loop over the tiles of the reduction.
     """
     sch = Schedule(matmul(*sizes))
     block = sch.get_block("C")
@@ -158,7 +158,7 @@ def test_a_pipelined_product(stages: tuple[int, ...], order: tuple[int, ...] | N
     sch.software_pipeline(ko, stages, order)
     launched = check(sch.func)
     text = script(launched)
-    # There are four steps, so that no more than four copies are ever used.
+    # There are four steps, so at most four copies are used.
     assert f"A_shared = T.alloc_buffer(({min(stages[2] + 1, 4)}, 4, 4)" in text
     assert f"B_shared = T.alloc_buffer(({min(stages[2] - stages[1] + 1, 4)}, 4, 8)" in text
 
@@ -169,7 +169,7 @@ def test_a_pipelined_product(stages: tuple[int, ...], order: tuple[int, ...] | N
 def test_deeper_pipelines_have_several_copies_in_flight(
     stages: tuple[int, ...], steps: int, spare: int
 ) -> None:
-    """Results are right whenever copies arrive; barriers that wait for a group too few are found."""
+    """Results do not depend on when copies complete. Barriers that wait for too few groups are detected."""
     sch, ko = staged((4, 8, 4 * steps), TILE, 2)
     sch.software_pipeline(ko, stages, None, spare)
     launched = check(sch.func)
@@ -187,7 +187,7 @@ def test_deeper_pipelines_have_several_copies_in_flight(
         run(replace(launched, body=later), *given, check=True)
 
 
-def test_nothing_is_spared_without_copies_under_way() -> None:
+def test_spare_copies_need_copies_in_flight() -> None:
     sch, ko = staged(SMALL, TILE, 2)
     with pytest.raises(ScheduleError, match="no copies run ahead by two stages"):
         sch.software_pipeline(ko, (0, 0, 1), None, 1)
@@ -223,9 +223,8 @@ def threads_outside(
     together: bool = True,
     late: bool = False,
 ) -> Schedule:
-    """The same with all axes around the reduction: what threads share is computed for all of them.
-
-    `together`: they also fill it together.  `late` binds them when each has computed it for itself.
+    """The same with all axes around the reduction. Shared buffers have the elements for all threads. With
+    `together`, all threads fill them. With `late`, axes are bound after each thread computes its own.
     """
     sch = Schedule(matmul(*sizes))
     block = sch.get_block("C")
@@ -272,7 +271,7 @@ def test_a_product_with_threads_around_its_reduction(
     text = script(launched)
     assert text.index("A_shared = T.alloc_buffer(") < text.index("thread.y")
     assert f"A_shared = T.alloc_buffer(({'' if stages is None else f'{stages[2] + 1}, '}4, 4)" in text
-    # Where nobody says how, the first thread fills what all of them share.
+    # By default the first thread fills shared memory.
     assert ("i_2 == 0 and j_1 == 0" in text) is not together
 
 
@@ -370,7 +369,7 @@ OTHERS = sorted(KNOWN.keys() - {*LAUNCHES.split(" | "), "split_host_device", "sc
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_passes_keep_launches_as_they_are(name: str) -> None:
+def test_other_passes_keep_launches(name: str) -> None:
     sch = threads_outside((4, 8, 8), TILE, 2, stages=(0, 0, 1))
     module = lower(IRModule({"main": sch.func}), f"{LAUNCHES} | {name} | split_host_device")
     arrays = make_arrays(sch.func, {}, 5)

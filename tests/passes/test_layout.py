@@ -1,4 +1,4 @@
-"""convert_layout: everything between the first and the last convolution works on channels last."""
+"""convert_layout: all operations between the first and the last convolution have channels last."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ops(function):
 
 
 def inner(function):
-    """The operations without the transposes at the edges: those of inputs, and those that are results."""
+    """The operations, without transposes of inputs and transposes that are results."""
     edge = {n for n in function.results if n.op.name == "transpose"}
     edge |= {
         n for n in post_order(function.body) if n.op.name == "transpose" and n.args[0].op.name == "param"
@@ -192,7 +192,7 @@ def test_several_results_and_shared_values(checked):
     assert all(r.op.name in ("transpose", "reduce_mean") for r in result.results)
 
 
-def test_a_graph_without_convolutions_is_left_alone():
+def test_a_graph_without_convolutions_is_unchanged():
     x = tensor(2, 3, 4, 5)
     body = make_tuple([std.transpose(std.relu(x)), std.softmax(std.reshape(x, shape=(6, 20)))])
     function = Function("main", (x,), body)

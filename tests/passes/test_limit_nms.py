@@ -1,4 +1,4 @@
-"""limit_nms: which NMS nodes look for fewer boxes, and the same values after it."""
+"""limit_nms: NMS nodes that get a smaller limit of boxes. Values stay the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = constant([1 << 62], "int64")
 
 
 def suppressed(most=ALL):
-    """The rows of a suppression that keeps nearly all boxes."""
+    """The rows of an NMS that keeps nearly all boxes."""
     limits = constant([0.8], "float32"), constant([-9.0], "float32")
     return std.non_max_suppression(BOXES, SCORES, most, *limits, count=Var("kept"))
 
@@ -38,7 +38,7 @@ def columns(rows):
 
 
 def limit_after(body, *params, given=()):
-    """The most boxes of the suppression after the pass; the same values come of both."""
+    """The maximum number of boxes of the NMS after the pass. Checks that values stay the same."""
     before = Function("main", (BOXES, SCORES, *params), body)
     after = Pipeline((LimitNms(),)).run(IRModule({"main": before}), PassContext(opt_level=1))["main"]
     corners = RNG.uniform(0, 9, (1, COUNT, 2))

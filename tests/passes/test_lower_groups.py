@@ -45,7 +45,7 @@ def test_equal_groups_are_lowered_once_and_keep_all_spans(lowered):
     assert {s.name for s in next(iter(kernels.values())).spans} >= {"a", "b"}
 
 
-def test_calls_of_a_shared_kernel_have_dims_of_their_own(lowered):
+def test_calls_of_a_shared_kernel_have_their_own_dims(lowered):
     n, m = Var("n"), Var("m")
     names, kernels, calls = lowered(relu_of(n, m), relu_of(m, n), relu_of(n, n))
     assert len(names) == len(kernels) == 2

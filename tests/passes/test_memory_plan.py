@@ -45,7 +45,7 @@ def lowered(seed: int, size: int = 14) -> Function:
 
 
 def random_steps(seed: int) -> Steps:
-    """The steps of a random function: some have a workspace, some results may lie over their input."""
+    """The steps of a random function. Some have a workspace, some results may overwrite an input."""
     function, rng = lowered(seed), random.Random(seed)
     calls = [n for n in post_order(function.body) if n.op is CALL_PRIM]
     spaces = {n: [Buffer("space", (rng.randrange(1, 500),), "uint8")] * rng.randrange(2) for n in calls}
@@ -59,7 +59,7 @@ def number(value: object) -> int:
     return found
 
 
-def check_laws(found: MemoryPlan) -> None:
+def check_invariants(found: MemoryPlan) -> None:
     spans = [(number(one.offset), number(one.offset) + number(one.request.size)) for one in found.allocations]
     assert all(begin % found.align == 0 for begin, _ in spans)
     assert number(found.size) == max((-(-end // found.align) * found.align for _, end in spans), default=0)
@@ -71,7 +71,7 @@ def check_laws(found: MemoryPlan) -> None:
 
 
 def check_reads(found: MemoryPlan) -> None:
-    """Each value lives from its step to each that reads it, also where it lies over another."""
+    """Check that each value is live from its step to its last reader, also if it overwrites another."""
     at = {n: i for i, n in enumerate(found.order)}
     ranges = {one.owner: one.request for one in found.allocations if not isinstance(one.owner, Buffer)}
     for n, now in at.items():
@@ -84,18 +84,18 @@ def check_reads(found: MemoryPlan) -> None:
 
 @pytest.mark.parametrize("align", [1, 64, 4096])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_plans_of_random_graphs_keep_the_laws(seed: int, align: int) -> None:
+def test_invariants_of_plans_of_random_graphs(seed: int, align: int) -> None:
     found = plan_memory(random_steps(seed), align)
-    check_laws(found)
+    check_invariants(found)
     check_reads(found)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_plans_of_any_order_keep_the_laws(seed: int) -> None:
-    """The least of the orders that are tried is taken, the given one among them."""
+def test_invariants_of_plans_of_all_orders(seed: int) -> None:
+    """The smallest plan of all tried orders is used. The given order is one of them."""
     steps = random_steps(seed)
     given = plan_in_order(steps, steps.order, 64, plan)
-    check_laws(given)
+    check_invariants(given)
     assert number(plan_memory(steps).size) <= number(given.size)
     assert [n.attrs["symbol"] for n in plan_memory(steps).order] == [
         n.attrs["symbol"] for n in plan_memory(random_steps(seed)).order
@@ -110,7 +110,7 @@ def test_results_reuse_the_memory_of_dead_inputs_only() -> None:
         assert not owners & {*found.reuses, *found.steps.results}
         for (n, _), first in found.reuses.items():
             assert first in owners
-            # The input of the step is read by no later one.
+            # No later step reads the input.
             source, now = n.args[0], found.order.index(n)
             assert not any(source in other.args for other in found.order[now + 1 :])
 

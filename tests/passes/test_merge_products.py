@@ -1,4 +1,4 @@
-"""merge_products: one product in place of several of the same value, where their results stay free."""
+"""merge_products: one GEMM instead of several of the same value, if slices of its result need no copy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def products(of: Function) -> list[Node]:
 
 
 def check(before: Function, rows: int = 6) -> Function:
-    """The function with products merged, of equal results."""
+    """Merge products, check that results stay equal, and return the function."""
     after = merged(before)
     data = RNG.standard_normal((rows, 8)).astype(np.float32)
     results = [r if isinstance(r, tuple) else (r,) for r in (evaluate(f, [data]) for f in (before, after))]
@@ -54,7 +54,7 @@ def check(before: Function, rows: int = 6) -> Function:
     return after
 
 
-def turned(value: Node) -> Node:
+def transposed(value: Node) -> Node:
     return std.transpose(value, axes=(1, 0))
 
 
@@ -77,14 +77,14 @@ def test_queries_keys_and_values_are_one_product() -> None:
 @pytest.mark.parametrize("dims", [(Var("n"), 8), (5, Var("k"))])
 def test_dims_may_be_symbolic(dims) -> None:
     x = param("x", tensor_type(dims, "float32"))
-    after = check(function(x, std.add(*(turned(std.matmul(x, weights(8, 4))) for _ in range(2)))), rows=5)
+    after = check(function(x, std.add(*(transposed(std.matmul(x, weights(8, 4))) for _ in range(2)))), rows=5)
     assert len(products(after)) == 1
 
 
 def test_merges_equal_epilogues_of_products() -> None:
     x = x_of()
     ends = [std.relu(std.mul(std.matmul(x, weights(8, 4)), constant(np.float32(2)))) for _ in range(2)]
-    after = check(function(x, std.add(*map(turned, ends))))
+    after = check(function(x, std.add(*map(transposed, ends))))
     assert len([n for n in post_order(after.body) if n.op.name == "relu"]) == 1
     assert len([n for n in products(after) if n.args[0] is x]) == 1
 
@@ -99,7 +99,8 @@ def test_packed_weights() -> None:
         )
         for _ in range(3)
     ]
-    assert len(products(check(function(x, std.add(std.add(*map(turned, parts[:2])), turned(parts[2])))))) == 1
+    summed = std.add(std.add(*map(transposed, parts[:2])), transposed(parts[2]))
+    assert len(products(check(function(x, summed)))) == 1
 
 
 def _gated(x: Node) -> tuple[Node, ...]:
@@ -112,12 +113,12 @@ def _results(x: Node) -> tuple[Node, ...]:
 
 
 def _other_values(x: Node) -> tuple[Node, ...]:
-    return (std.add(*(turned(std.matmul(v, weights(8, 4))) for v in (x, std.exp(x)))),)
+    return (std.add(*(transposed(std.matmul(v, weights(8, 4))) for v in (x, std.exp(x)))),)
 
 
 def _other_ends(x: Node) -> tuple[Node, ...]:
     ends = std.exp(std.matmul(x, weights(8, 4))), std.tanh(std.matmul(x, weights(8, 4)))
-    return (std.add(*map(turned, ends)),)
+    return (std.add(*map(transposed, ends)),)
 
 
 def _read_by_products(x: Node) -> tuple[Node, ...]:
@@ -132,15 +133,15 @@ def test_keeps_products_whose_slices_need_copies(make: object) -> None:
     assert merged(before) is before
 
 
-def test_only_free_ones_are_merged() -> None:
+def test_merges_only_products_whose_slices_are_free() -> None:
     x = x_of()
     q, k = (std.matmul(x, weights(8, 4)) for _ in range(2))
-    before = function(x, std.exp(std.add(turned(q), turned(k))), *_read_by_products(std.exp(x)))
+    before = function(x, std.exp(std.add(transposed(q), transposed(k))), *_read_by_products(std.exp(x)))
     after = check(before)
     assert [n.shape[-1] for n in products(after) if n.args[1].op.name == "const"] == [8, 4, 4]
 
 
-def test_without_a_target_nothing_is_merged() -> None:
+def test_without_a_target_products_are_not_merged() -> None:
     x = x_of()
     before = function(x, mixed(*(std.matmul(x, weights(8, 4)) for _ in range(3))))
     assert MergeProducts().run_function(before, PassContext()) is before

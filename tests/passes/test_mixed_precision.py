@@ -1,4 +1,4 @@
-"""mixed_precision: what is rounded, what stays, and that the rest of the graph does not change."""
+"""mixed_precision: values that are rounded, values that are not, and the rest of the graph."""
 
 from __future__ import annotations
 

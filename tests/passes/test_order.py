@@ -1,4 +1,4 @@
-"""Orders of steps: each is right, and the best of them is near the best there is."""
+"""Orders of steps: all are topological, and the best one is close to the optimum."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_right(steps: Sequence[Work], order: Sequence[int]) -> bool:
 
 
 def simulated(steps: Sequence[Work], order: Sequence[int]) -> int:
-    """The live bytes at the worst step, by sets."""
+    """The peak of live bytes, computed with sets."""
     last = {number: at for at, number in enumerate(order)}
     for at, number in enumerate(order):
         last |= dict.fromkeys(steps[number].reads, at)
@@ -74,11 +74,11 @@ def test_the_beam_search_is_close_to_the_optimum() -> None:
         best = min(live_bytes(steps, o) for o in permutations(range(7)) if is_right(steps, o))
         over.append(live_bytes(steps, better_order(steps) or range(7)) / best)
     assert np.mean(over) < 1.02
-    assert np.max(over) < 1.06  # nothing that is 5% better is missed
+    assert np.max(over) < 1.06  # no order is 5% better
 
 
 def test_a_branch_that_frees_much_runs_first() -> None:
-    """Two branches from one value: a large one that ends small is done before the small one begins."""
+    """Two branches of one value: the one with large values and a small result runs before the other."""
     small = [Work((), 10), Work((0,), 30), Work((0,), 100), Work((2,), 1), Work((1, 3), 1, kept=True)]
     best = better_order(small)
     assert best is not None
@@ -91,7 +91,7 @@ def test_a_chain_has_one_order() -> None:
 
 
 def branches() -> IRModule:
-    """A value that waits, in the order in which it is written down, while a larger one is made and used."""
+    """In the written order, one value is live while a larger one is computed and used."""
     rng = np.random.default_rng(3)
 
     def weight(*shape: int) -> Node:

@@ -69,7 +69,7 @@ def test_scales_of_tensors_columns_and_blocks(dtype: str) -> None:
         assert ops(run(product(std.dequantize(q, *parts)))) == ["packed_matmul"]
 
 
-def test_transposed_weights_and_rows_that_are_not_known() -> None:
+def test_transposed_weights_and_symbolic_rows() -> None:
     blocks = std.repeat(scales(6, 4), repeats=4, axis=1)
     for parts in ((scales(6, 1),), (blocks, numbers("int4", 6, 1))):
         weights = std.dequantize(numbers("int4", 6, 16), *parts)

@@ -1,4 +1,4 @@
-"""partition over random graphs: no cycles, whatever targets take, and the same values."""
+"""partition over random graphs: for any choice of targets there are no cycles, and values stay the same."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PAIR = RegionPattern("pair", match_op((NEG, ABS), match_op((ADD, MUL), var("x"),
 
 @settings(max_examples=150, deadline=None)
 @given(graphs(), st.data())
-def test_random_partitions_mean_the_same(graph, data):
+def test_random_partitions_compute_the_same(graph, data):
     params, body = graph
     nodes = [n for n in post_order(body) if n.op.name not in STRUCTURAL]
     owners = {n: data.draw(st.sampled_from(["a", "b", "both", ""])) for n in nodes}
@@ -101,7 +101,7 @@ def test_random_partitions_mean_the_same(graph, data):
         want if isinstance(want, tuple) else (want,), have if isinstance(have, tuple) else (have,)
     ):
         np.testing.assert_array_equal(one, other)
-    # Every node is in one place, and nobody has what is not its own.
+    # Every node is in one region, of a target that takes it.
     inside = [
         n for region in regions(function) for n in post_order(region.body) if n.op.name not in STRUCTURAL
     ]

@@ -107,7 +107,7 @@ def test_phases_of_small_images_are_convolutions_of_their_own(bias):
 
 
 def test_phases_of_odd_windows_have_no_taps_of_zeros():
-    """Of images of any size: nine taps in place of sixteen."""
+    """For images of any size, they have nine taps instead of sixteen."""
     before = layer((64, 64), 2, 3, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1), output_padding=(1, 1))
     found = after(before)
     convs = [n for n in post_order(found.body) if n.op.name == "conv"]
@@ -120,15 +120,15 @@ def test_many_phases_stay_together():
     assert ops(found).count("conv") == 1
 
 
-def test_whole_windows_of_one_dim_are_interleaved_as_they_are():
+def test_windows_without_overlap_need_no_transpose_in_one_dim():
     assert ops(after(layer((8,), 4, 6, (4,), strides=(4,)))) == ["conv", "reshape", "reshape"]
 
 
-def test_no_stride_is_a_convolution():
+def test_a_stride_of_one_is_a_convolution():
     assert ops(after(layer((8, 8), 4, 6, (3, 3), padding=(1, 1, 1, 1)))) == ["conv"]
 
 
-def test_lengths_may_be_unknown():
+def test_symbolic_lengths():
     n, batch = Var("n"), Var("batch")
     before = layer((n,), 3, 2, (8,), batch=batch, strides=(4,), padding=(2, 2))
     found = after(before)

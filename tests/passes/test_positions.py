@@ -29,7 +29,7 @@ SEEN: list[tuple[str, int, int]] = []
 
 @prim_func_pass()
 def look(func: PrimFunc, *, label: str = "") -> PrimFunc:
-    """Note how far a program is."""
+    """Record the stage of a program."""
     SEEN.append((label, len(block_list(func.body)), func.buffers[-1].ndim))
     return func
 
@@ -58,7 +58,7 @@ def test_functions_become_pass_classes_with_options():
     assert str(look(label="x")) == 'look{label="x"}'
     assert Pipeline.parse('look{label="y"}', [look]).passes == (look(label="y"),)
     assert (added.name, added.stage, added.exact) == ("add_to_stores", "tir", False)
-    assert look.__doc__ == "Note how far a program is."
+    assert look.__doc__ == "Record the stage of a program."
 
 
 def test_passes_are_called_with_programs_and_modules():
@@ -82,7 +82,7 @@ def test_functions_that_do_not_fit_are_refused(function):
         prim_func_pass()(function)
 
 
-def test_a_pass_must_give_a_program():
+def test_a_pass_must_return_a_program():
     with pytest.raises(UsageError, match=r"'nothing' returns a NoneType for twice"):
         prim_func_pass(name="nothing")(lambda func: None)()(doubled())
 
@@ -107,7 +107,7 @@ def test_classes_say_their_position_themselves():
     assert (np.asarray(dlc.build(doubled())(np.ones((4, 4), "float32"))) == 2).all()
 
 
-def test_plugins_give_classes_that_have_their_position():
+def test_classes_of_plugins_have_positions():
     order = str(default_pipeline("tir", [*PASSES, added, look]))
     assert order.endswith(" | add_to_stores")
     assert "look" not in order
@@ -196,7 +196,7 @@ def test_the_cache_key_contains_the_passes():
     assert plain == key()
     assert len({plain, key(added()), key(added(amount=2.0)), key(("loops", added()))}) == 4
     assert key(added()) == key(added())
-    # Code that has no name to be found by could be other code the next time.
+    # Code without an importable name may be different code in the next process.
     assert key(prim_func_pass(position="loops")(lambda func: func)()) is None
 
 

@@ -18,7 +18,7 @@ with fresh_registry({}):
 
 
 class Maker:
-    """Draws ops over values that exist already; every draw is possible or gives nothing."""
+    """Draws ops over existing values. If a draw is not possible, it returns None."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Random networks of quantize and dequantize: folding keeps what it says it keeps."""
+"""Folding of random networks of quantize and dequantize is exact as documented."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Network:
         return constant(np.array(point, dtype))
 
     def quantized(self, value: Node, again: bool = False) -> Node:
-        """With `again`, by the scale of the last one, so that the pair may vanish."""
+        """With `again`, it has the scale of the last one, so that the pair may cancel out."""
         if again:
             scale, zero = self.values[-1].args[1:]
         else:
@@ -85,7 +85,7 @@ class Network:
         return std.relu(std.reshape(std.reshape(x, shape=(1, -1)), shape=tuple(x.shape)))
 
     def function(self) -> Function:
-        """The last bytes and some on the way."""
+        """Results are the last bytes and some intermediate ones."""
         return Function("main", (self.x,), make_tuple([self.bytes[-1], self.bytes[len(self.bytes) // 2]]))
 
     def feed(self) -> list[np.ndarray]:
@@ -106,8 +106,8 @@ def test_moves_keep_every_bit(seed: int) -> None:
 
 @pytest.mark.parametrize("arithmetic", ["integer", "fixed"])
 @pytest.mark.parametrize("seed", range(40))
-def test_what_follows_keeps_every_bit(seed: int, arithmetic: str) -> None:
-    """The whole pipeline of graphs, fused kernels included."""
+def test_the_pipeline_keeps_every_bit(seed: int, arithmetic: str) -> None:
+    """The whole graph pipeline, including fused kernels."""
     network = Network(seed)
     function, feed = network.function(), network.feed()
     folded = FoldQuantization(arithmetic).run_function(function, CONTEXT)
@@ -119,7 +119,7 @@ def test_what_follows_keeps_every_bit(seed: int, arithmetic: str) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_fixed_point_needs_no_floats(seed: int) -> None:
-    """Behind the first quantize there are integers only."""
+    """After the first quantize there are only integers."""
     function = Network(seed).function()
     folded = FoldQuantization("fixed").run_function(function, CONTEXT)
     nodes = [n for n in post_order(folded.body) if n.op.name not in ("param", "const", "tuple", "quantize")]
@@ -144,7 +144,7 @@ OPS = {
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("seed", range(5))
 def test_fixed_point_is_within_one_of_floats(op: str, seed: int) -> None:
-    """All pairs of bytes; functions of one number are tables of the very results."""
+    """All pairs of bytes. Functions of one number are tables of the exact results."""
     network = Network(seed)
     a, b = (param(n, tensor_type(s, "int8")) for n, s in (("a", (256, 1)), ("b", (256,))))
     every = np.arange(-128, 128).astype(np.int8)

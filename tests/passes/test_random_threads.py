@@ -1,4 +1,4 @@
-"""Random stages of threads: joined one after another they mean the same as one launch with barriers."""
+"""Random stages of threads: separate loops compute the same as one launch with barriers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stages(draw: st.DrawFn, indent: int, loops: tuple[str, ...], private: bool) 
 
 @st.composite
 def stage(draw: st.DrawFn, pad: str, k: str, kind: str, private: bool) -> list[str]:
-    """A loop of threads, each of which writes elements that no other one touches in this stage."""
+    """A loop of threads. Each writes elements that no other thread accesses in this stage."""
     if kind == "x":
         heads = [f'for x in T.thread_binding({draw(st.integers(1, WIDE))}, thread="thread.x"):']
         number = "x"
@@ -73,7 +73,7 @@ def stage(draw: st.DrawFn, pad: str, k: str, kind: str, private: bool) -> list[s
     read = draw(st.sampled_from([f for f in ANY if _fits(f, most)])).format(t=number, k=k)
     target, source = draw(st.permutations(["S", "R"]))
     if private and draw(st.integers(0, 9)):
-        # Mostly each thread keeps to its own element of R.
+        # Most threads access only their own element of R.
         write, read = (number if name == "R" else at for name, at in ((target, write), (source, read)))
     lines = [pad + "    " * depth + head for depth, head in enumerate(heads)]
     inner = pad + "    " * len(heads)
@@ -108,8 +108,8 @@ TAIL = """
 """
 
 
-def _keeps_apart(func: PrimFunc) -> bool:
-    """Whether memory of threads is not refused to be theirs alone."""
+def _is_private(func: PrimFunc) -> bool:
+    """Whether the private memory of threads is accepted, because it passes no values between them."""
     try:
         UnifyThreadBinding()(func)
     except PassError:
@@ -129,7 +129,7 @@ def result(func: PrimFunc) -> np.ndarray:
 
 @given(st.data(), st.booleans(), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_stages_of_threads_mean_the_same_as_a_launch(
+def test_stages_of_threads_compute_the_same_as_a_launch(
     data: st.DataObject, virtual: bool, private: bool
 ) -> None:
     text = HEAD + "\n".join(data.draw(stages(2, (), private))) + TAIL
@@ -138,7 +138,7 @@ def test_stages_of_threads_mean_the_same_as_a_launch(
         text = text.replace("R[x * 3 + y]", "R[y * 6 + x]")
     func = parse(text.replace('"thread.y"', '"vthread"') if virtual else text)
     verify_func(func, level=2)
-    if private and not _keeps_apart(func):
+    if private and not _is_private(func):
         return
     launched = ThreadSync()(InjectVirtualThread()(UnifyThreadBinding()(func)))
     verify_func(launched, level=2)

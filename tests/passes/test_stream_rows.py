@@ -1,4 +1,4 @@
-"""stream_rows: bands of rows give the same bits, with whatever windows, borders and branches there are."""
+"""stream_rows: bands of rows have the same bits, for all windows, borders and branches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def image(rows=20, layout="NXC"):
 
 
 def pooled(value):
-    """A small result, so that streaming what comes before pays."""
+    """A small result, so that streaming the values before it saves memory."""
     return std.max_pool(value, kernel=(2, 2), strides=(2, 2), layout="NXC")
 
 

@@ -1,4 +1,4 @@
-"""Bodies of composites have the type that inference says, whichever sizes are numbers and which are dims."""
+"""Bodies of composites have the inferred type, for any mixture of constant and symbolic dims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ with fresh_registry({}):
 
 ROUNDS = 24
 EXPANDED = ("batch_norm", "layer_norm", "rms_norm", "softmax", "log_softmax")
-"""Composites that have a lowering beside those that have none."""
+"""Composites that are expanded although they have a lowering."""
 
 
 @pytest.mark.parametrize(

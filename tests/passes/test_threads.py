@@ -1,4 +1,4 @@
-"""The passes that make launches: before and after as text, and what runs before and after."""
+"""The passes that make launches: texts before and after, and results before and after."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ for g in T.thread_binding(4, thread="block.x"):
 """
     )
     synced = ThreadSync()(func)
-    # One more orders the filling by the first thread.
+    # Another barrier orders the filling by the first thread.
     assert barriers(synced) == needed + 1
     outputs(synced)
     if needed:
@@ -412,7 +412,7 @@ for i in T.thread_binding(2, thread="block.x"):
     )
 
 
-def test_targets_without_thread_axes_are_left_alone() -> None:
+def test_targets_without_thread_axes_are_unchanged() -> None:
     func = program(STAGED.replace('scope="local"', 'scope="shared"'))
     context = PassContext(target=target_of(Description()))
     for cls in (LowerCrossThreadReduction, UnifyThreadBinding, InjectVirtualThread, ThreadSync):

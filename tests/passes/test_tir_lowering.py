@@ -34,7 +34,7 @@ def values(*shape: int) -> np.ndarray:
 
 
 def same(before: PrimFunc, after: PrimFunc, *arrays: np.ndarray) -> None:
-    """Both leave the same in the last array; `after` may have flat buffers."""
+    """Check that both compute the same last array. `after` may have flat buffers."""
     verify_func(after)
     first = [a.copy() for a in arrays]
     second = [a.copy().reshape(b.static_shape()) for a, b in zip(arrays, after.buffers, strict=True)]
@@ -82,12 +82,12 @@ def test_the_initialisation_of_a_partitioned_reduction_runs_once():
     sch.partition(r, [4])
     lowered = flatten_and_simplify(lower_blocks(sch.func))
     loops = [s for s in stmts(lowered.body) if isinstance(s, For)]
-    # Only the first leg still tests for the first step.
+    # Only the first part still tests for the first step.
     assert [any(isinstance(x, If) for x in stmts(s)) for s in loops[1:]] == [True, False]
     same(row_sums(), lowered, values(4, 6), np.zeros(4, "float32"))
 
 
-def test_predicates_become_conditions_and_vanish_where_proved():
+def test_predicates_become_conditions_unless_proved():
     sch = Schedule(row_sums())
     i = sch.get_loops(BlockRV("x"))[0]
     outer, _ = sch.split(i, [None, 3])

@@ -1,4 +1,4 @@
-"""Watchers: what they see, what they refuse, and the search for the first wrong pass."""
+"""Watchers: their observations, their errors, and the search for the first wrong pass."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_numeric_check_takes_given_feeds(module):
         run(module, Swap(), watchers=[NumericCheck([positive, {"x": -positive["x"]}])])
 
 
-def test_what_cannot_be_evaluated_is_not_compared(module):
+def test_graphs_that_cannot_be_evaluated_are_not_compared(module):
     run(module, Swap(), watchers=[NumericCheck([{"wrong": np.zeros(1)}])])
     prim = PrimFunc("main", (), seq())
     run(IRModule({"main": prim}), Same(), watchers=[NumericCheck(), Verify(), KeepSpans(), Time()])

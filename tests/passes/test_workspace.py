@@ -107,7 +107,7 @@ def test_memory_is_bounded_by_the_number_of_parts(
     assert const_value(outermost.extent) == min(extent, parts)
 
 
-def test_of_nested_parallel_loops_the_outermost_stays_parallel(small_stack) -> None:
+def test_the_outermost_of_nested_parallel_loops_stays_parallel(small_stack) -> None:
     i, j, k = Var("i"), Var("j"), Var("k")
     out, t = Buffer("out", (3, 2), "float32"), Buffer("t", (200,), "float32")
     inner = Alloc(t, seq(loop(k, 200, store(t, (k,), 2.0)), store(out, (i, j), t[i] + t[j + 190])))

@@ -98,7 +98,7 @@ def test_refuses_models_and_data_that_do_not_fit() -> None:
 
 
 def test_scales_cover_ranges_and_zero() -> None:
-    """Ends of the range are bytes, and 0 is one."""
+    """The ends of the range and 0 are bytes."""
     for low, high in ((-1.0, 3.0), (0.0, 5.0), (-2.0, 0.0), (0.0, 0.0)):
         scale, zero = scale_of(low, high, "uint8")
         assert 0 <= zero <= 255

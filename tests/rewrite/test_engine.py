@@ -203,7 +203,7 @@ def test_a_rule_must_keep_the_type(a):
 
 
 def test_a_rule_is_not_applied_if_only_some_sizes_keep_the_type():
-    """[2, 3] and [n, 4] are joined where n is 2; a part of the second is [n, 2], not [2, 2]."""
+    """[2, 3] and [n, 4] are concatenated if n is 2. A slice of the second is [n, 2], not [2, 2]."""
     whole, other = param("whole", tensor_type((2, 3))), param("other", tensor_type((Var("n"), 4)))
     part = std.slice(std.concat(whole, other, axis=1), begins=(3,), ends=(5,), axes=(1,))
     shorter = Rule(
@@ -236,7 +236,7 @@ def test_double_neg_is_exact():
 
 
 @pytest.mark.parametrize(
-    ("rule", "place"),
+    ("rule", "location"),
     [
         (Rule("plus_zero", match_op(ADD, x, number(0.0)), x), "-0.0 becomes|0.0 becomes -0.0"),
         (Rule("times_zero", match_op(MUL, x, number(0.0)), number(0.0)), "changes"),
@@ -245,8 +245,8 @@ def test_double_neg_is_exact():
     ],
     ids=lambda value: value.name if isinstance(value, Rule) else "",
 )
-def test_check_rule_detects_wrong_identities(rule, place):
-    with pytest.raises((VerifyError, PassError), match=place):
+def test_check_rule_detects_wrong_identities(rule, location):
+    with pytest.raises((VerifyError, PassError), match=location):
         check_rule(rule)
 
 

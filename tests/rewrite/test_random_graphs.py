@@ -1,7 +1,7 @@
-"""All rules together on random graphs: they come to an end, leave nothing to do, and keep the values.
+"""All rules together on random graphs: rewriting terminates at a fixed point and keeps values.
 
-The graphs are small and full of what makes rules hand nodes to each other: constants among constants, dims of
-1, reshapes between the same shapes, signs.
+The graphs are small and full of matches of several rules: constants of constants, dims of 1, reshapes between
+the same shapes, signs.
 """
 
 from __future__ import annotations

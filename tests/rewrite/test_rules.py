@@ -1,4 +1,4 @@
-"""Every registered rule, tried on values where floating-point identities break."""
+"""Every registered rule, evaluated on values for which floating-point identities do not hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlc_core.rewrite import check_rule
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_rule_keeps_results(rule):
+def test_rule_preserves_results(rule):
     assert check_rule(rule) > 0
 
 

@@ -24,7 +24,7 @@ def program(m=32, n=48, k=16):
 
 @pytest.fixture
 def matmul():
-    """A function of sizes that gives the schedule of a matrix product with bias and relu."""
+    """A function from sizes to the schedule of a matrix product with bias and relu."""
     return lambda *sizes: Schedule(program(*sizes))
 
 

@@ -1,4 +1,4 @@
-"""Bounds of dims never cost a kernel its schedule."""
+"""Kernels are scheduled in spite of bounds of dims."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def main(A: T.Buffer((n, m), "float32"), B: T.Buffer((n, m), "float32"), n: T.di
 
 
 class NoBounds:
-    """A rule that some bounds, or all dims, put off."""
+    """A rule that refuses kernels with bounds of dims, or all kernels."""
 
     name, priority = "acme.no_bounds", 900
 
@@ -36,7 +36,7 @@ class NoBounds:
 
     def apply(self, schedule, machine):
         if self.all_dims or any(v.bounds for v in schedule.func.scalars):
-            raise ScheduleError("bounds put it off")
+            raise ScheduleError("bounds are not supported")
         schedule.parallel(schedule.get_loops(schedule.get_block("B"))[0])
 
 

@@ -1,4 +1,4 @@
-"""Programs that random schedules once got wrong."""
+"""Programs that random schedules once computed wrongly."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def two(A: T.Buffer((4,), "float32"), E: T.Buffer((4,), "float32"), F: T.Buffer(
 
 
 def test_later_readers_of_one_of_two_results():
-    """The reader behind the loop reads only one of the results of the block that moves into the loop."""
+    """The reader after the loop reads only one of the results of the block that moves into the loop."""
     func = parse(TWO_RESULTS)
     sch = Schedule(func)
     (i,) = sch.get_loops(BlockRV("first"))

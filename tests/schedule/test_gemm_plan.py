@@ -1,4 +1,4 @@
-"""Plans of GEMM as values: laws of those that are made, and right results of those that are forced."""
+"""Plans of GEMM: invariants of chosen plans, and results of forced ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = Prefetch("steps", 64)
 
 
 def gemm(rows: int | None, columns: int | None, k: int, lanes: int = 8) -> Gemm:
-    """The facts of a GEMM of float32 with constant weights."""
+    """The properties of a GEMM of float32 with constant weights."""
     known = None not in (rows, columns)
     return Gemm(
         rows,

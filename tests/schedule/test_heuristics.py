@@ -1,4 +1,4 @@
-"""No number that rules choose by changes results: each is halved and doubled, and kernels stay right."""
+"""Heuristics of schedule rules do not change results: each is halved and doubled."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def family_of(name: str) -> str:
 
 
 def changed(name: str, factor: float) -> AbstractContextManager[None]:
-    """A block in which a heuristic is another one."""
+    """A context in which a heuristic is multiplied by a factor."""
     return overridden({name: scaled(declared()[name].default, factor)})
 
 

@@ -1,4 +1,4 @@
-"""Every kernel is made by primitives alone: its printed trace, run on the unscheduled kernel, gives it again.
+"""Every kernel is made only by primitives: its printed trace, run on the unscheduled kernel, reproduces it.
 
 The models are a small convolutional network and a layer of a transformer, with fixed and with symbolic dims,
 on machines of several kinds.
@@ -81,13 +81,13 @@ def lowered(body: Node, machine: Description) -> tuple[IRModule, PassContext]:
 
 
 def plain(func: PrimFunc) -> PrimFunc:
-    """Without the notes on how it was scheduled."""
+    """The kernel without the attributes that describe its schedule."""
     notes = ("rule", "why_not", "trace")
     return replace(func, attrs=MappingProxyType({k: v for k, v in func.attrs.items() if k not in notes}))
 
 
 def wide_network() -> Node:
-    """Convolutions of many channels, which have better ways of computing them than their definition."""
+    """Convolutions of many channels, for which algorithms other than their definition are faster."""
     x = param("x", tensor_type((1, 64, 28, 28)))
     y = std.relu(std.conv(x, weight(64, 64, 3, 3), weight(64), padding=(1, 1, 1, 1)))
     return std.add(std.conv(y, weight(64, 64, 3, 3), padding=(1, 1, 1, 1)), x)
@@ -140,7 +140,7 @@ def test_traces_are_tidied(sch):
 
 
 class Private(ScheduleRule):
-    """A rule that changes its kernel behind the schedule's back."""
+    """A rule that changes its kernel without primitives."""
 
     name = "private"
     priority = 1000

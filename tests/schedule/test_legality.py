@@ -14,7 +14,7 @@ MATMUL, BIAS, RELU = BlockRV("matmul"), BlockRV("bias"), BlockRV("relu")
 
 
 def refused(sch: Schedule, call, *words: str) -> str:
-    """The message of a refused call; it must hold the words."""
+    """The message of a refused call. Checks that it contains the words."""
     before, steps = sch.func, len(sch.trace.steps)
     with pytest.raises(ScheduleError) as caught:
         call()
@@ -154,7 +154,7 @@ def halves(a: T.Buffer((6, 48), "float32"), z: T.Buffer((6, 48), "float32")):
                     vn = T.axis.spatial(48, n_1 + panel * 2 + share * 10 + right_1 * 20 + OFFSET)
                     z[vi, vn] = a[vi, vn]
 """
-"""Two blocks that write the same part of the columns in an iteration, or parts some columns apart."""
+"""Two blocks that write the same part of the columns in an iteration, or disjoint parts."""
 
 
 def test_iterations_identified_by_indices_are_independent():
@@ -190,7 +190,7 @@ def test_compute_at(sch):
 
 
 def read_twice(first: int, second: int) -> Schedule:
-    """Rows of x that one block reads up to some place, and a second one."""
+    """A block that reads rows of x up to an index, and a second reader."""
     a = te.placeholder((8, 4), name="A")
     with te.collect() as made:
         x = te.compute((8, 4), lambda i, j: a[i, j] * 2.0, "x")

@@ -1,4 +1,4 @@
-"""Schedules of modules: functions by name, handles that know theirs."""
+"""Schedules of modules: functions by name, and handles of functions."""
 
 from __future__ import annotations
 

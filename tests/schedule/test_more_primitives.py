@@ -24,7 +24,9 @@ MATMUL, BIAS, RELU = BlockRV("matmul"), BlockRV("bias"), BlockRV("relu")
 
 
 def same(sch: Schedule, func: PrimFunc, *sizes: int) -> None:
-    """The scheduled program gives what the plain one gives, as it is, parsed back, and lowered."""
+    """Check that the scheduled program computes the same as the plain one: directly, parsed back, and
+    lowered.
+    """
     rng = np.random.default_rng(0)
     env = dict(zip(func.scalars, sizes, strict=True))
     shapes = [[int(eval_expr(d, env)) for d in b.shape] for b in func.buffers]
@@ -125,7 +127,7 @@ def test_blockize_symbolic_tiles(matmul):
     assert func is not sch.func
 
 
-def test_blocks_of_blocks_are_units(sch):
+def test_blocks_of_blocks_are_scheduled_as_one(sch):
     func = sch.func
     i0, i1 = sch.split(sch.get_loops(MATMUL)[0], [None, 8])
     outer = sch.blockize(i1)
@@ -351,7 +353,7 @@ def test_fuse_some_block_axes(first, count):
 
 
 def test_fuse_block_axes_of_symbolic_rows():
-    """Index `n * i + j` and twice as much are over the one axis what they are over both."""
+    """Indices `n * i + j` and `2 * (n * i + j) + 1` are simplified to indices of the fused axis."""
     n = Var("n")
     a = te.placeholder((n * 8 + 1,), name="A")
     y = te.compute((4, n), lambda i, j: a[i * n + j] + a[i * n * 2 + j * 2 + 1] * 3.0, "y")

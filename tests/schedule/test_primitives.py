@@ -240,7 +240,7 @@ def test_compute_at_computes_only_the_needed_region(matmul):
 
 
 def test_results_of_a_loop_may_be_read_after_it():
-    """The first reader makes all of it on its way; memory stays around both."""
+    """The loop of the first reader computes the whole buffer, which is allocated around both readers."""
     a = te.placeholder((8, 4), name="A")
     with te.collect() as made:
         x = te.compute((8, 4), lambda i, j: a[i, j] * 2.0, "x")
@@ -263,7 +263,7 @@ def test_results_of_a_loop_may_be_read_after_it():
 
 
 def test_prefetch_at_inserts_a_hint_for_any_index():
-    """It reads nothing, and the program goes on as before."""
+    """It reads nothing and does not change results."""
     a = te.placeholder((8, 4), name="A")
     with te.collect() as made:
         y = te.compute((8, 4), lambda i, j: a[i, j] + 1.0, "y")
@@ -281,7 +281,7 @@ def test_prefetch_at_inserts_a_hint_for_any_index():
 
 
 def test_iterations_that_read_the_same_data_share_prefetches():
-    """Three tiles of rows read 8 rows of 4 lines: each asks for a third of what is to come."""
+    """Three tiles of rows read 8 rows of 4 cache lines: each prefetches a third of the next data."""
     a, b = te.placeholder((5, 8), name="A"), te.placeholder((8, 64), name="B")
     r = te.reduce_axis(8, "r")
     with te.collect() as made:
@@ -430,7 +430,7 @@ def test_padding_is_decomposed_into_fills_and_a_copy():
 
 @pytest.mark.parametrize(("before", "size"), [(1, 7), (3, 4), (6, 4), (9, 4)])
 def test_padding_with_an_empty_interior(before, size):
-    """The interior may begin behind the end: there is a border alone, and nothing is written after it."""
+    """The interior may begin after the end. Then there is only a border, and nothing is written after it."""
     a = te.placeholder((5,), name="A")
     with te.collect() as made:
         inside = lambda i: logical_and(i >= before, i < before + 5)  # noqa: E731

@@ -1,4 +1,4 @@
-"""Random primitives on random programs: whatever a schedule accepts leaves results as they were, bit for bit.
+"""Random primitives on random programs: calls that a schedule accepts keep all bits of results.
 
 Values are small integers held in floats, so that sums are exact in every order.
 """
@@ -66,7 +66,7 @@ def conv(h, w, channels, out, stride):
 
 
 def rows(m, n):
-    """Two reductions of each row used by every element of it, as in a softmax."""
+    """Two reductions of each row, which every element of the row uses, as in a softmax."""
     a = te.placeholder((m, n), name="A")
     r, s = te.reduce_axis(n, "r"), te.reduce_axis(n, "s")
     with te.collect() as made:
@@ -88,7 +88,7 @@ def windows(m):
 
 
 def rows_by_number(m, n):
-    """Rows chosen by data, of a tensor that is computed; and the place of the greatest element of each."""
+    """A gather of rows of a computed tensor, and the index of the greatest element of each row."""
     a, rows_wanted = te.placeholder((m, n), name="A"), te.placeholder((4,), "int64", name="rows")
     r = te.reduce_axis(n, "r")
 
@@ -151,7 +151,7 @@ def programs(draw) -> tuple[PrimFunc, dict[Var, int]]:
 
 
 class Case:
-    """A program, what was done to it, and a run to compare."""
+    """A program, the calls of primitives, and the sizes and seed of a run."""
 
     def __init__(self, func: PrimFunc, calls: RandomCalls, sizes: dict[Var, int], seed: int) -> None:
         self.func, self.calls, self.sizes, self.seed = func, calls, sizes, seed

@@ -1,4 +1,4 @@
-"""Random steps on stages: accepted ones leave results as they were, refused ones leave all as it was."""
+"""Random steps on stages: accepted steps keep results, and refused steps change nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RandomCalls:
         return self.draw(st.sampled_from(self.tensors))
 
     def axis(self, tensor):
-        """An axis that has a loop; at times one that had."""
+        """An axis that has a loop, or sometimes one that had one."""
         known = list(self.s[tensor]._loops) if self.draw(st.integers(0, 9)) else []
         return self.draw(st.sampled_from(known or self.axes[tensor.op]))
 
@@ -92,7 +92,7 @@ class RandomCalls:
         self.axes[tensor.op] = [*tensor.op.axis, *tensor.op.reduce_axis]
 
     def state(self):
-        """Everything that stages know, copied."""
+        """A copy of the state of all stages."""
         known = {"_loops": dict, "_steps": list}
         return [{k: known.get(k, lambda v: v)(v) for k, v in vars(x).items()} for x in self.s.stages]
 

@@ -39,7 +39,7 @@ def test_random_schedules_of_random_expressions():
 
 
 def tiled_product(rng: random.Random) -> PrimFunc:
-    """A product in whole tiles between pointwise maps, an operand transposed at times."""
+    """A GEMM of whole tiles between pointwise maps; sometimes an operand is transposed."""
     m, n, k = (rng.choice((2, 4, 6)) for _ in range(3))
     turned = rng.random() < 0.5
     a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if turned else (k, n), name="B")
@@ -51,8 +51,8 @@ def tiled_product(rng: random.Random) -> PrimFunc:
     return te.create_prim_func([a, b, d])
 
 
-def around_intrinsics(seed: int, moves: int) -> int:
-    """A random schedule with an intrinsic in it; how many moves were legal after it."""
+def around_intrinsics(seed: int, count: int) -> int:
+    """Check a random schedule with an intrinsic. Returns the number of legal calls after it."""
     rng = random.Random(seed)
     func = tiled_product(rng)
     intrins = (TINY, TINY_EXTERN)
@@ -63,7 +63,7 @@ def around_intrinsics(seed: int, moves: int) -> int:
     if "tensorize" not in calls.done:
         return -1
     before = len(calls.done)
-    for _ in range(moves):
+    for _ in range(count):
         calls.call(rng.choice(CALLS))
     try:
         check_schedule_trace(func, {}, calls.sch, seed)

@@ -1,4 +1,4 @@
-"""Blocks that read what they computed before: the order of their steps is kept, everything else is free."""
+"""Blocks that read their own earlier results: the order of their steps is kept, other loops may change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP = BlockRV("step")
 
 
 def cumsum(steps=6, n=8):
-    """Sums along the time; the steps of one column do not touch the others."""
+    """Running sums over time steps. Columns are independent."""
     x, state = te.placeholder((steps, n), name="X"), te.placeholder((steps, n), name="state")
     first = te.compute((1, n), lambda t, i: x[0, i], "first")
     step = te.compute((steps, n), lambda t, i: state[t - 1, i] + x[t, i], "step")
@@ -39,7 +39,7 @@ def rnn(steps=5, n=8, staged=False):
 
 
 def same(schedule, func, *inputs, shape):
-    """The scheduled and the lowered program give what the given one does."""
+    """Check that the scheduled and the lowered program compute the same."""
     results = []
     lowered = unroll_loops(vectorize_loops(flatten_and_simplify(lower_blocks(schedule.func))))
     for program in (func, schedule.func, lowered):
@@ -92,7 +92,7 @@ def test_time_steps_keep_their_order():
     sch = Schedule(func)
     t, i = sch.get_loops(STEP)
     outer, inner = sch.split(t, [None, 2])
-    for loops in ((inner, outer), (i, outer)):  # the second turns both parts of the time around
+    for loops in ((inner, outer), (i, outer)):  # the second reverses both parts of the time loop
         with pytest.raises(ScheduleError, match="reads elements of total that earlier iterations write"):
             sch.reorder(*loops)
     sch.reorder(i, outer, inner)
@@ -176,7 +176,7 @@ def main(X: T.Buffer((6, 8), "float32"), Y: T.Buffer((6, 8), "float32")):
 
 
 def test_a_recurrence_that_starts_itself_keeps_its_memory():
-    """All in one block, as only a script can say it."""
+    """All is in one block, which only a script can express."""
     func = parse(GUARDED)
     sch = Schedule(func)
     out = BlockRV("out")

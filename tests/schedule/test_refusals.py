@@ -1,4 +1,4 @@
-"""Every primitive with arguments that do not fit: a ScheduleError, and everything stays as it was."""
+"""Every primitive refuses wrong arguments with a ScheduleError, and changes nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.schedule.conftest import program
 from tests.schedule.products import SCRIPTED
 
 GETTERS = ("get_blocks", "get_output_blocks", "compact_buffers")
-"""Primitives without arguments: nothing can be wrong."""
+"""Primitives without arguments, which cannot be wrong."""
 
 
 class Scene:
-    """A schedule with handles of every sorry kind."""
+    """A schedule with invalid handles of all kinds."""
 
     def __init__(self) -> None:
         self.sch = Schedule(IRModule({"main": program(), "other": program(8, 8, 8)}), seed=3)
@@ -39,7 +39,7 @@ class Scene:
 
 
 def calls(name: str, s: Scene) -> list[tuple]:
-    """Argument lists that the primitive must refuse, besides bad handles in its first place."""
+    """Argument lists that the primitive must refuse, besides bad handles as the first argument."""
     far = LoopRV(Var("far"))
     return {
         "work_on": [("nothing",), (3,), (None,)],

@@ -1,4 +1,4 @@
-"""Regions that primitives work out: of loops and axes that begin later, at the ends of buffers, of tiles."""
+"""Regions that primitives compute: loops and axes with nonzero begins, ends of buffers, tiles."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ X, Y = BlockRV("x"), BlockRV("y")
 
 
 def same(sch: Schedule, func: PrimFunc) -> None:
-    """The scheduled program is lawful and gives what the plain one gives."""
+    """Check that the scheduled program is valid and computes the same as the plain one."""
     verify_func(sch.func, level=2)
     arrays = make_arrays(func, {}, 0)
     last = [len(arrays) - 1]
@@ -129,7 +129,7 @@ def test_a_consumer_moves_into_a_loop_with_nonzero_begin():
 
 
 def test_a_producer_moves_into_a_loop_with_nonzero_begin():
-    """The iterations of a producer begin where those of the cut consumer do."""
+    """The iterations of a producer begin at the same index as those of its partitioned consumer."""
     func = parse_func(WINDOWS)
     sch = Schedule(func)
     _, rest = sch.partition(sch.get_loops(Y)[0], [3])
@@ -144,7 +144,7 @@ def test_a_producer_moves_into_a_loop_with_nonzero_begin():
 
 
 def test_a_producer_is_clipped_to_its_buffer():
-    """Windows reach beyond both ends of a buffer of which each tile makes as much."""
+    """Windows extend beyond both ends of a buffer. Each tile computes the same number of its elements."""
     value = " + ".join(f"T.if_then_else(w + {k} >= 0 and w + {k} < 16, X[w + {k}], 0)" for k in (-1, 1, 2))
     func = parse_func(GUARDED.format(first=0, size=16, value=value))
     sch = Schedule(func)

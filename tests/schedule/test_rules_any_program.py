@@ -1,4 +1,4 @@
-"""Rules on programs of any shape, as people leave them: they schedule or refuse; results stay the same."""
+"""Rules on arbitrary programs: they schedule or refuse them, and results stay the same."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check(seed: int) -> str:
 
 
 def test_programs_after_random_primitives():
-    # Among the first: reductions taken apart, buffers of blocks inside blocks, loops that are no axes.
+    # The first ones include decomposed reductions, buffers of nested blocks, and loops without axes.
     rules = {check(seed) for seed in (64, 76, 91, 155, *range(30))}
     assert len(rules) >= 4
 

@@ -37,7 +37,7 @@ def tensor(name: str, *shape: object, dtype: str = "float32") -> Node:
 def matmul(
     a: tuple, b: tuple, dtype: str = "float32", *, finish: bool = False, constants=(), **attrs
 ) -> PrimFunc:
-    """A product, with a bias and a gelu where `finish` says so."""
+    """A product, with a bias and a gelu if `finish` is set."""
     params = [tensor("a", *a, dtype=dtype), tensor("b", *b, dtype=dtype)]
     y = std.matmul(*params, **attrs)
     if finish:
@@ -114,8 +114,8 @@ def test_symbolic_products(make, machine):
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 17])
 def test_symbolic_rows_are_full_tiles_short_tiles_and_single_rows(rows):
     func = check_schedule(matmul((M, 6), (6, 16), constants=(1,)), MACHINES["usual"], {M: rows})
-    dealt = [str(s.extent) for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
-    assert dealt == ["m // 6", "m % 6 // 4", "m % 6 % 4"]
+    extent = [str(s.extent) for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
+    assert extent == ["m // 6", "m % 6 // 4", "m % 6 % 4"]
 
 
 def test_tails_of_two_rows_are_single_rows():
@@ -247,7 +247,7 @@ def test_weights_larger_than_l2_are_prefetched(inner, expected):
 
 
 def test_symbolic_windows_need_no_test_of_the_first_row():
-    """None is tested for lying before the first one, and sums stay in registers."""
+    """There is no test for rows before the first one, and accumulators stay in registers."""
     x, w = tensor("x", 1, M, N, 3), tensor("w", 2, 2, 3, 8)
     made = std.conv(x, w, layout="NXC", kernel_layout="XIO")
     func = check_schedule(kernel_of(made, [x, w], constants=(1,)), MACHINES["usual"], {M: 4, N: 21})
@@ -264,7 +264,7 @@ def test_skinny_gemm_relies_on_hardware_prefetching():
 
 @pytest.mark.parametrize(("columns", "shared"), [(384, True), (336, False)])
 def test_tiles_of_rows_share_prefetches_of_the_next_panels(columns, shared):
-    """Nobody asks for the first panel, which one of few is too much for."""
+    """The first panel is not prefetched: with few panels, one is too large."""
     machine = replace(MACHINES["wide"], cores=1, caches=(32 << 10, 512 << 10))
     func = schedule_for(matmul((49, 256), (256, columns), constants=(1,)), machine)
     is_contraction(func)
@@ -308,13 +308,15 @@ def test_tiles_at_all_edges_are_in_registers(machine, rows, columns):
     ]
 
 
-@pytest.mark.parametrize(("inner", "dealt"), [(64, 28), (1024, 6)])
-def test_rows_are_distributed_if_weights_fit_l2(inner, dealt):
-    """All panels of a tile of rows while these are near, else all rows of a panel while that is."""
+@pytest.mark.parametrize(("inner", "extent"), [(64, 28), (1024, 6)])
+def test_rows_are_distributed_if_weights_fit_l2(inner, extent):
+    """A thread computes all panels of a tile of rows if weights fit L2, else all rows of a panel if that
+    fits.
+    """
     machine = replace(MACHINES["wide"], caches=(32 << 10, 512 << 10), cores=2)
     func = schedule_for(conv(inner, (28, 14), 192, (1, 1)), machine)
     parallel = [s for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
-    assert const_value(parallel[-1].extent) == dealt
+    assert const_value(parallel[-1].extent) == extent
 
 
 def test_only_large_kernels_are_parallel():
@@ -350,14 +352,14 @@ def test_tiles_fit_and_are_the_cheapest(rows, columns, lanes, registers):
 
 
 def test_tiles_of_common_machines():
-    # Six rows of two vectors leave room for the vectors of a step and a broadcast among 16 registers.
+    # Six rows of two vectors leave 4 of 16 registers for the vectors of a step and a broadcast.
     assert choose(960, 960, 8, 16) == Tile(6, 2)
     assert choose(1, 1024, 8, 16).rows == 1
     assert choose(None, None, 8, 16).vectors == 1
 
 
 def test_power_of_two_row_strides_are_padded():
-    """They would share a set of L1: a copy spreads them."""
+    """Rows would share a set of L1, so a copy pads them."""
     machine = replace(MACHINES["wide"], caches=(1 << 10, 1 << 16))
 
     def strides(func: PrimFunc, m: int = 1) -> list[object]:
@@ -374,7 +376,7 @@ def test_power_of_two_row_strides_are_padded():
 
 @pytest.mark.parametrize("name", ["padded", "strides", "1d", "3d"])
 def test_row_strides_of_padded_copies_are_odd_cache_lines(name):
-    """Several blocks write the copy, its borders and what is inside: one of them is asked for its strides."""
+    """Several blocks write the copy, its borders and its interior."""
     machine = replace(MACHINES["usual"], caches=(1 << 11, 1 << 14), cache_ways=2)
     func = check_schedule(CONVS[name](), machine)
     is_contraction(func)
@@ -393,18 +395,18 @@ def test_panels_are_distributed_evenly():
 
 @pytest.mark.parametrize(("rows", "columns"), [(196, 408), (30, 100)])
 def test_tiles_of_a_last_narrow_panel_are_distributed(rows, columns):
-    """It is no part of the loop over panels, so that one thread would compute it while others wait."""
+    """The last panel is outside of the loop over panels, so one thread would compute it while others wait."""
     machine = replace(MACHINES["wide"], cores=2)
     func = schedule_for(matmul((rows, 64), (64, columns), constants=(1,)), machine)
     is_contraction(func)
-    shared = {id(s) for each in dealt_out(func) for s in stmts(each)}
+    shared = {id(s) for each in parallel_loops(func) for s in stmts(each)}
     products = [b for b in block_list(func.body) if b.name.startswith("matmul") and b.init is None]
     assert products
     assert all(id(block) in shared for block in products)
-    assert len(dealt_out(func)) > 1
+    assert len(parallel_loops(func)) > 1
 
 
-def dealt_out(func: PrimFunc) -> list[For]:
+def parallel_loops(func: PrimFunc) -> list[For]:
     return [s for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
 
 

@@ -1,4 +1,6 @@
-"""The rule for reductions beside a contiguous axis: pooling, depthwise convolution, sums over outer axes."""
+"""The rule for reductions with a contiguous spatial axis: pooling, depthwise convolution, sums over outer
+axes.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,7 @@ def test_tiles_at_the_edges_are_separate_loops():
 
 
 def test_borders_are_filled_in_parts():
-    """Of bands of rows where these fit the cache, one for each thread or more, else of strips of channels."""
+    """In bands of rows if these fit the cache, at least one for each thread; else in strips of channels."""
     wide = {"kernel": 9, "padding": (4, 4, 4, 4)}
     func = depthwise(1, 16, 8, 64, **wide)
     roomy = Description(vector_bits=256, cores=2, caches=(1 << 10, 1 << 18))
@@ -133,7 +135,7 @@ def test_borders_are_filled_in_parts():
 
 
 def around(func: PrimFunc) -> list[int | None]:
-    """The extents of the loops from the outermost to where a nest divides."""
+    """The extents of the outer loops, up to the first with several statements."""
     extents, body = [], func.body
     while not isinstance(body, Seq):
         if isinstance(body, For):

@@ -1,4 +1,4 @@
-"""The last resort of processors: scatters, scans and selections in vectors and on several threads."""
+"""The fallback rule of processors: scatters, scans and selections in vectors and on several threads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def widths(func: PrimFunc) -> list[int]:
     return found
 
 
-def dealt(func: PrimFunc) -> list[For]:
+def parallel_loops(func: PrimFunc) -> list[For]:
     return [s for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
 
 
@@ -59,7 +59,7 @@ def test_scattered_rows_stay(columns: int) -> None:
 def test_rows_are_scattered_by_vectors_and_columns_distributed() -> None:
     func = final(rows_scattered(50, 64, 900))
     assert set(widths(func)) == {8}
-    *_, columns = dealt(func)
+    *_, columns = parallel_loops(func)
     (updates,) = [s for s in stmts(columns) if isinstance(s, For) and const_value(s.extent) == 900]
     assert (const_value(columns.extent), updates.kind) == (2, "serial")
 
@@ -67,11 +67,11 @@ def test_rows_are_scattered_by_vectors_and_columns_distributed() -> None:
 def test_independent_elements_are_distributed() -> None:
     given = tensor(30, 400), tensor(60, 400, dtype="int64", name="i"), tensor(60, 400, name="u")
     node = std.scatter_elements(*given, axis=0, reduction="add")
-    *_, columns = dealt(final(kernel_of(node)))
+    *_, columns = parallel_loops(final(kernel_of(node)))
     (updates,) = [s for s in stmts(columns) if isinstance(s, For) and const_value(s.extent) == 60]
     assert updates.kind == "serial"
     given = tensor(60, 400), *given[1:]
-    rows = dealt(final(kernel_of(std.scatter_elements(*given, axis=1, reduction="add"))))[-1]
+    rows = parallel_loops(final(kernel_of(std.scatter_elements(*given, axis=1, reduction="add"))))[-1]
     assert const_value(rows.extent) == 60
 
 
@@ -81,14 +81,14 @@ def test_running_sums_of_columns_are_vectorised(axis: int) -> None:
     check_schedule(kernel_of(std.exp(std.cumsum(tensor(2, 5, 3, 9), axis=axis))), USUAL)
     func = final(kernel_of(node))
     assert set(widths(func)) == {8}
-    assert len(dealt(func)) >= 2
+    assert len(parallel_loops(func)) >= 2
 
 
 def test_rows_of_top_k_are_distributed() -> None:
     node = std.top_indices(tensor(64, 500), count=3)
-    (rows,) = dealt(final(kernel_of(node)))
+    (rows,) = parallel_loops(final(kernel_of(node)))
     assert const_value(rows.extent) == 64
-    assert not dealt(final(kernel_of(std.top_indices(tensor(4, 500), count=3))))
+    assert not parallel_loops(final(kernel_of(std.top_indices(tensor(4, 500), count=3))))
 
 
 def test_a_scan_of_steps_that_depend_on_all_columns_keeps_their_order() -> None:

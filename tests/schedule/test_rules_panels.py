@@ -18,8 +18,8 @@ from tests.schedule.test_rules_contraction import SAME, conv, is_contraction, ma
 WIDE = Description(vector_bits=512, vector_registers=32, cores=1, caches=(4 << 10, 32 << 10))
 
 
-def by_steps(func: PrimFunc) -> bool:
-    """Whether tiles sum parts of what is summed."""
+def is_k_blocked(func: PrimFunc) -> bool:
+    """Whether tiles sum a block of K at a time."""
     is_contraction(func)
     return any("_rf" in block.name for block in block_list(func.body))
 
@@ -30,7 +30,7 @@ def convolution(rows: int, width: int, outputs: int) -> PrimFunc:
 
 def test_k_is_blocked_by_rows_of_windows():
     func = schedule_for(convolution(2, 7, 144), WIDE)
-    assert by_steps(func)
+    assert is_k_blocked(func)
     loops = [s for s in stmts(func.body) if isinstance(s, For)]
     noted = [s for s in loops if "prefetch" in s.annotations]
     assert [s.annotations["prefetch"] for s in noted] == [("p1", 3 * 24 * 48, 2, 0)]
@@ -44,21 +44,21 @@ def test_k_is_blocked_by_rows_of_windows():
 def test_k_blocking_with_partial_tiles(rows, width, cores):
     """Tiles of two sizes, and a last narrow panel, whose tiles are distributed over threads."""
     machine = replace(WIDE, cores=cores, vector_registers=20)
-    assert by_steps(check_schedule(convolution(rows, width, 80), machine, trace=True))
+    assert is_k_blocked(check_schedule(convolution(rows, width, 80), machine, trace=True))
 
 
 @pytest.mark.parametrize(("inner", "steps"), [(240, 120), (256, 128), (257, 0)])
 def test_k_blocks_have_equal_sizes(inner, steps):
     machine = replace(WIDE, vector_registers=20)
     func = check_schedule(matmul((12, inner), (inner, 96), constants=(1,), finish=True), machine)
-    assert by_steps(func) == bool(steps)
+    assert is_k_blocked(func) == bool(steps)
     loops = [const_value(s.extent) for s in stmts(func.body) if isinstance(s, For) and s.kind == "serial"]
     assert (steps or inner) in loops
 
 
 @pytest.mark.parametrize("caches", [(4 << 10,), (4 << 10, 16 << 10), (4 << 10, 84 << 10)])
 def test_k_is_not_blocked_if_caches_hold_all_or_no_block(caches):
-    assert not by_steps(schedule_for(convolution(2, 7, 96), replace(WIDE, caches=caches)))
+    assert not is_k_blocked(schedule_for(convolution(2, 7, 96), replace(WIDE, caches=caches)))
 
 
 @pytest.mark.parametrize(("units", "rows", "sums", "steps"), [

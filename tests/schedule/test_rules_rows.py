@@ -36,7 +36,7 @@ def tensor(*shape: object, dtype: str = "float32", name: str = "x") -> Node:
 
 
 def reduction(op, shape, axes, *, keepdims=False, dtype="float32", around=False) -> PrimFunc:
-    """A reduction; with something before it and its input subtracted after it where `around` says so."""
+    """A reduction. With `around`, its input is computed, and subtracted from its result."""
     x = tensor(*shape, dtype=dtype)
     y = op(std.exp(std.mul(x, x)) if around else x, axes=axes, keepdims=keepdims or around)
     return kernel_of(std.sub(y, x) if around else y)
@@ -178,7 +178,7 @@ def test_rows_longer_than_the_stack():
     is_scheduled(check_schedule(norm((2, 20_001)), USUAL), "cpu.rows")
 
 
-def place_of(op: Callable[..., te.tensor.Reduction], rows: Dim, columns: Dim, axis: int) -> PrimFunc:
+def index_of(op: Callable[..., te.tensor.Reduction], rows: Dim, columns: Dim, axis: int) -> PrimFunc:
     """The indices of the extremes along an axis, together with the extremes: a reduction of pairs."""
     x, k = te.placeholder((rows, columns), name="x"), te.reduce_axis((rows, columns)[axis], "k")
     _, place = te.compute(
@@ -190,9 +190,9 @@ def place_of(op: Callable[..., te.tensor.Reduction], rows: Dim, columns: Dim, ax
 def test_reductions_of_pairs_have_a_fallback():
     for axis in (0, 1):
         for op in (te.argmax, te.argmin):
-            is_scheduled(check_schedule(place_of(op, 5, 7, axis), USUAL), "cpu.loops")
-    is_scheduled(check_schedule(place_of(te.argmax, M, N, 1), USUAL, {M: 4, N: 6}), "cpu.loops")
-    assert loops(schedule_for(place_of(te.argmax, 64, 500, 1), USUAL))[0].kind == "parallel"
+            is_scheduled(check_schedule(index_of(op, 5, 7, axis), USUAL), "cpu.loops")
+    is_scheduled(check_schedule(index_of(te.argmax, M, N, 1), USUAL, {M: 4, N: 6}), "cpu.loops")
+    assert loops(schedule_for(index_of(te.argmax, 64, 500, 1), USUAL))[0].kind == "parallel"
 
 
 def test_argmax_is_a_reduction_of_rows():

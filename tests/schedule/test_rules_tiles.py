@@ -1,4 +1,4 @@
-"""Contractions by matrix units that a thread has for itself."""
+"""Contractions by tile units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling primitives: what they may draw, that seeds fix it, and what they refuse."""
+"""Sampling primitives: their draws, seeds, and refusals."""
 
 from __future__ import annotations
 

@@ -62,14 +62,14 @@ def same(sch, func, x):
 
 def values(*shape):
     x = RNG.standard_normal(shape).astype("f4")
-    x[0, 1] = x[0, 0] = x.max() + 1  # two of the best
+    x[0, 1] = x[0, 0] = x.max() + 1  # two equal maxima
     return x
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", REDUCERS)
 def test_rfactor_of_several_values(name, axis):
-    """With a remainder, so that partial results begin with the neutral value."""
+    """There is a tail, so partial results begin with the neutral value."""
     func = program(name, (3, 10))
     sch = Schedule(func)
     _, k = sch.get_loops(OUT)
@@ -143,7 +143,7 @@ def test_rfactor_needs_a_reducer():
         before = sch.func
         loop = sch.get_loops(OUT)[-1]
         if not law:
-            sch.rfactor(loop, 0)  # 1 + x is multiplied: a reducer after all
+            sch.rfactor(loop, 0)  # 1 + x is multiplied, so there is a reducer
             continue
         with pytest.raises(ScheduleError, match=f"is not {law}"):
             sch.rfactor(loop, 0)

@@ -1,4 +1,4 @@
-"""Schedules of tensors by stages: each step over the primitives, what they compute, what is refused."""
+"""Schedules of tensors by stages: each step, its results, and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inputs(*shapes):
 
 
 def check(s, args, arrays, *wants):
-    """The scheduled program and the lowered one give what is wanted."""
+    """Check the results of the scheduled and of the lowered program."""
     func = s.program(args)
     verify_func(func, level=2)
     lowered = unroll_loops(vectorize_loops(flatten_and_simplify(lower_blocks(func))))
@@ -74,20 +74,20 @@ def test_tiles_and_compute_at():
 
 
 def test_steps_before_compute_at_are_repeated_after_it():
-    """The order of steps on one stage and its place does not matter."""
+    """The order of `compute_at` and the other steps of a stage does not matter."""
 
-    def scheduled(place_first):
+    def scheduled(compute_at_first):
         a, b, c, d = matmul()
         s = create_schedule(d)
         _, yo, _, _ = s[d].tile(*d.op.axis, 8, 8)
-        if place_first:
+        if compute_at_first:
             s[c].compute_at(s[d], yo)
         i, j = c.op.axis
         ko, ki = s[c].split(c.op.reduce_axis[0], nparts=2)
         s[c].reorder(ko, j, ki, i)
         fused = s[c].fuse(ko, j)
         s[c].vectorize(i)
-        if not place_first:
+        if not compute_at_first:
             s[c].compute_at(s[d], yo)
         s[c].unroll(fused)
         check_matmul(s, a, b, d)

@@ -1,4 +1,4 @@
-"""Nests of loops that machines copy as boxes: which are such, and their lowering."""
+"""Loop nests that become tensor copies, and their lowering."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: N803
-"""Blocks computed by tensor intrinsics: what fits, the replacement, and that it stays right."""
+"""Blocks computed by tensor intrinsics: matches, replacement, results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def matmul(m, n, k, *, transposed=False, swapped=False) -> PrimFunc:
 
 
 def check(sch: Schedule, m, n, k, *, transposed=False) -> None:
-    """The scheduled program computes the product, as it is and lowered."""
+    """Check that the scheduled program and the lowered one compute the product."""
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (m, k)).astype("float32")
     b = rng.integers(-3, 4, (n, k) if transposed else (k, n)).astype("float32")

@@ -73,7 +73,7 @@ STEPS = ("split", "fuse", "reorder", "parallel", "vectorize", "bind", "swizzle",
 @given(st.data())
 @settings(max_examples=30, deadline=None)
 def test_parallel_schedules_are_free_of_races(data: st.DataObject) -> None:
-    """Whatever `parallel`, `vectorize`, `bind` and `swizzle` accept has no conflicts."""
+    """Schedules that `parallel`, `vectorize`, `bind` and `swizzle` accept have no races."""
     m, n, k = (data.draw(st.integers(1, 6)) for _ in range(3))
     a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
     r = te.reduce_axis(k, "r")
@@ -116,7 +116,7 @@ def test_parallel_schedules_are_free_of_races(data: st.DataObject) -> None:
 
 
 def _cross_thread(schedule: Schedule) -> bool:
-    """Whether threads share the reduction: until it is lowered they all update one element."""
+    """Whether several threads reduce one element; until it is lowered they all update it."""
     block = schedule.get(schedule.get_block("x"))
     return any(
         schedule.get_for(loop).kind == "thread" and "reduce" in axis_kinds(block, loop.var)

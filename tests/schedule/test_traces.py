@@ -1,4 +1,4 @@
-"""Traces print as Python that runs, are kept as JSON, and replay on equal and on similar programs."""
+"""Traces print as Python that runs, convert to JSON, and replay on equal and on similar programs."""
 
 from __future__ import annotations
 

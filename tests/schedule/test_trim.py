@@ -1,4 +1,4 @@
-"""Loops that end where what they accumulate is left out by a condition; conditions that loops decide."""
+"""Loops that end where a condition excludes further elements; conditions that loop ranges decide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N = Var("n")
 
 
 def prefix_sums(n=8, tile=1, low=False):
-    """B[i] is the sum of A[k] up to the end of the tile of i; from the first half of it on where `low`."""
+    """B[i] is the sum of A[k] up to the end of the tile of i; with `low`, from half of that on."""
     a = te.placeholder((n,), name="A")
     k = te.reduce_axis(n, "k")
 
@@ -109,7 +109,7 @@ def test_a_loop_around_several_blocks_is_refused():
 
 
 def shifted():
-    """B[i] is A[i - 2] from 2 on, and less C[i] from 5 on."""
+    """B[i] is A[i - 2] for i >= 2, minus C[i] for i >= 5."""
     a, c = te.placeholder((N,), name="A"), te.placeholder((N + 2,), name="C")
 
     def body(i):

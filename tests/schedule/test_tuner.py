@@ -1,4 +1,4 @@
-"""Schedules that a tuner knows: traces, in place of what the rules would choose."""
+"""Schedules from a tuner: traces that replace the choice of rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def double(size=24):
 
 
 def by_hand(func):
-    """Three unrolled steps of what is left."""
+    """A schedule made by hand: an inner loop of three unrolled iterations."""
     schedule = Schedule(func)
     (loop,) = schedule.get_loops(schedule.get_block("y"))
     schedule.unroll(schedule.split(loop, [None, 3])[1])

@@ -32,7 +32,7 @@ def graph(*lines: str) -> str:
     return '@G.function\ndef main(x: G.Tensor((2, "h"), "float32")):\n' + "".join(f"    {s}\n" for s in lines)
 
 
-# The text with «the place» marked; a part of the message; a part of the hint.
+# The text with «the position» marked; a part of the message; a part of the hint.
 MISTAKES: list[tuple[str, str, str]] = [
     # the text as Python
     ("def f(«:»\n  pass", "", ""),

@@ -301,7 +301,7 @@ def test_inferred_regions_equal_those_of_te() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_inferred_regions_cover_every_access(seed: int) -> None:
-    """Random programs without their regions: what is worked out passes the verifier."""
+    """Random programs without their regions: the inferred ones pass the verifier."""
     func = random_prim_func(seed)
     if not block_list(func.body):
         return

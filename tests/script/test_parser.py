@@ -20,7 +20,7 @@ SIZE = 16
 
 @T.prim_func
 def scale(a: T.Buffer((n, SIZE), "float32"), b: T.Buffer((n, SIZE)), n: T.int64):  # noqa: F821
-    """Twice a, but -a below zero; numbers of the file around are used by name."""
+    """2 a, or -a below zero. Constants of the surrounding file are used by name."""
     for i in T.parallel(n):
         for j in range(SIZE):
             with T.block("scale"):
@@ -78,7 +78,7 @@ def test_words_used_outside_a_script_raise_an_error() -> None:
 
 
 def test_annotations_may_be_evaluated() -> None:
-    """Where a file does without the future import, Python evaluates annotations."""
+    """Without the future import, Python evaluates annotations."""
     for annotation in (
         T.Buffer((4,), "float32"),
         T.Buffer[(4,), "int8"],

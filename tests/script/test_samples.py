@@ -23,7 +23,7 @@ with fresh_registry({}):
 
 
 def held(array: NDArray) -> Node:
-    """The array as a constant; texts are held by the op `texts`."""
+    """The array as a constant; strings are an attribute of the op `texts`."""
     if array.dtype.hasobject:
         return OPS["texts"].build(values=tuple(array.flat), shape=array.shape)
     return constant(array)

@@ -1,4 +1,4 @@
-"""The cost model: counted work, limits by the roofline, and how well estimates tell times."""
+"""The cost model: counted work, limits by the roofline, and the quality of estimates."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_how_well_estimates_fit():
     assert constant.correlation == 0
 
 
-def test_an_explanation_adds_up():
+def test_an_explanation_has_the_sums_of_its_kernels():
     model = nn.Linear(64, 64).init(seed=0)
     exe = dlc.compile(model.to_module({"x": (32, 64)}), params=model.state_dict(), num_threads=1)
     x = np.zeros((32, 64), np.float32)

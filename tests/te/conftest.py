@@ -10,7 +10,9 @@ from dlc_core.tir.verify import verify_func
 
 @pytest.fixture
 def evaluate():
-    """Runs a program on its inputs: checked, as text and back, forwards and backwards; gives its outputs."""
+    """Runs a program on its inputs, with checks, parsed back from its text, and with iterations in both
+    orders. Returns the outputs.
+    """
 
     def evaluated(func, *inputs, outputs, externs=None, scalars=()):
         verify_func(func, level=2)

@@ -1,4 +1,4 @@
-"""Programs of tensors: what is found, in which order parameters stand, what is refused."""
+"""Programs from tensors: intermediate tensors, the order of parameters, refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = np.arange(12, dtype="float32").reshape(3, 4) - 5
 
 
 def softmax(a):
-    """Stages whose tensors nobody keeps."""
+    """A softmax whose intermediate tensors are not referenced."""
     rows, columns = a.shape
     k, j = te.reduce_axis(columns, "k"), te.reduce_axis(columns, "j")
     top = te.compute((rows,), lambda i: te.max(a[i, k], axis=k), "top")
@@ -60,7 +60,7 @@ def test_an_operation_is_freed_with_its_last_buffer():
     op = weakref.ref(te.compute((4,), lambda i: a[i] + 1.0).op)
     gc.collect()
     assert op() is None
-    # Inside of another body nothing but the expression keeps it.
+    # Inside of another body only the expression references it.
     c = te.compute((4,), lambda i: te.compute((4,), lambda j: a[j] + 1.0, "inner")[i] * 2.0)
     gc.collect()
     assert [b.name for b in block_list(te.create_prim_func([a, c]).body)] == ["inner", "compute"]

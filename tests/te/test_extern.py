@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 
 
 def prefix_sums(ins, outs):
-    """Statements that no compute can say: each element from the one before it."""
+    """Statements that no compute can express: each element depends on the one before it."""
     (a,), (b,) = ins, outs
     n, i = a.shape[0], te.var("i")
     return [store(b, (0,), a[0]), loop(i, n - 1, store(b, (i,), b[i - 1] + a[i]), begin=1)]
@@ -37,7 +37,7 @@ def test_statements(evaluate):
 
 
 def test_extern_of_blocks(evaluate):
-    """Schedules see them, and what they read is computed inside their loops."""
+    """Schedules find the blocks, and can compute their operands inside their loops."""
     a = te.placeholder((4,), name="A")
     twice = te.compute((4,), lambda i: a[i] * 2.0, "twice")
 

@@ -1,4 +1,4 @@
-"""Recurrences: what they compute, what is refused."""
+"""Recurrences: results and refusals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_recurrent_cell(evaluate):
         hidden, last = evaluate(func, x, w, start, outputs=[((6, 4), "f4"), ((4,), "f4")])
         np.testing.assert_allclose(hidden, want, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(last, hidden[-1])
-    # What does not depend on the states is computed once, before the steps.
+    # Values that do not depend on the states are computed once, before the steps.
     assert [b.name for b in block_list(func.body)] == ["fed", "hidden_init", "product", "step", "last"]
 
 
@@ -98,7 +98,7 @@ def test_two_states(evaluate, together):
 
 
 def test_several_first_steps_and_an_argmax(evaluate):
-    """Each step is the greatest of the last two, plus where it was."""
+    """Each step is the maximum of the last two, plus its index."""
     given, state = te.placeholder((2,), name="given"), te.placeholder((7,), name="state")
     k = te.reduce_axis(2, "k")
     best, place = te.compute((7,), lambda t: te.argmax(state[t - 1 - k], axis=k), "best")

@@ -73,7 +73,7 @@ def test_walk_sees_outer_before_inner_and_skips_on_false() -> None:
     assert len(blocks) == 1
 
 
-def test_walk_gives_every_subexpression_once_per_statement() -> None:
+def test_walk_yields_every_subexpression_once_per_statement() -> None:
     i = Var("i")
     buffer = Buffer("A", (8,))
     value = buffer[i] * buffer[i]

@@ -103,7 +103,7 @@ def test_a_new_class_is_compared_hashed_and_written(attempt):
 
 
 def parts_by_value(stmt: Stmt, cls: type) -> list[Any]:
-    """Values of a class among the fields and in their tuples, found without the declarations."""
+    """The values of a class in the fields and their tuples, found without the declarations."""
     found = []
     for f in fields(stmt):
         value = getattr(stmt, f.name)

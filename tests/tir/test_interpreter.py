@@ -436,7 +436,7 @@ def test_zero_dims_and_empty_arrays() -> None:
 
 
 def test_loops_become_python_code(counted) -> None:
-    """Nothing is called for a statement, or it would be many times slower."""
+    """Statements make no calls, which would be many times slower."""
     a, b, c = Buffer("A", (64, 64)), Buffer("B", (64, 64)), Buffer("C", (64, 64))
     i, j, k = Var("i"), Var("j"), Var("k")
     body = loop(i, 64, loop(j, 64, loop(k, 64, store(c, (i, j), c[i, j] + a[i, k] * b[k, j]))))

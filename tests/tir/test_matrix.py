@@ -1,4 +1,4 @@
-"""Matrices that subgroups hold: fragments, units, the call in the script and in the interpreter."""
+"""Matrices of subgroups: fragments, units, the call in scripts and in the interpreter."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_every_intrinsic_equals_its_reference_on_special_values(op: str, name: s
             if kind.bits == 64:
                 assert mine == pytest.approx(reference, rel=1e-14, abs=1e-320, nan_ok=True)
             else:
-                # Two ways of rounding the same float64, which may differ in its last bits.
+                # Both sides round a float64 that may differ in its last bits.
                 rtol = (
                     0 if op in ("sqrt", "floor", "ceil", "round", "trunc", "abs", "sign", "fma") else 2.0**-7
                 )
@@ -114,6 +114,6 @@ def test_integer_operations_equal_numpy(name: str) -> None:
                 with np.errstate(over="ignore"):
                     expected = int(function(kind.numpy.type(x), kind.numpy.type(y)))
                 assert evaluate(binary(op, a, b), {a: x, b: y}) == expected, (op, x, y)
-                # Folding at construction gives what running gives.
+                # Constant folding at construction has the same result as the interpreter.
                 folded = binary(op, const(x, kind), const(y, kind))
                 assert evaluate(folded) == expected, (op, x, y)

@@ -33,7 +33,7 @@ def outcome(func: PrimFunc, *, check: bool = True, reverse: bool = False) -> lis
     return b.tolist()
 
 
-TURNED = """
+REVERSED = """
 for g in T.thread_binding(2, thread="block.x"):
     S = T.alloc_buffer((4,), "float32", scope="shared")
     for x in T.thread_binding(4, thread="thread.x"):
@@ -45,15 +45,15 @@ for g in T.thread_binding(2, thread="block.x"):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_barrier_orders_the_threads_of_a_group(reverse: bool) -> None:
-    assert outcome(program(TURNED), reverse=reverse) == [3, 2, 1, 0, 7, 6, 5, 4]
+    assert outcome(program(REVERSED), reverse=reverse) == [3, 2, 1, 0, 7, 6, 5, 4]
 
 
 def test_a_missing_barrier_is_a_race() -> None:
-    func = program(TURNED.replace("        T.evaluate(T.barrier())\n", ""))
+    func = program(REVERSED.replace("        T.evaluate(T.barrier())\n", ""))
     with pytest.raises(RuntimeFailure, match=r"S\[3\] is read before it is written") as early:
         outcome(func)
     assert "a parallel iteration may write it at the same time" in str(early.value)
-    filled = TURNED.replace("    for x", "    for k in range(4):\n        S[k] = A[k]\n    for x")
+    filled = REVERSED.replace("    for x", "    for k in range(4):\n        S[k] = A[k]\n    for x")
     func = program(filled.replace("        T.evaluate(T.barrier())\n", ""))
     with pytest.raises(RuntimeFailure) as caught:
         outcome(func)
@@ -73,7 +73,7 @@ for x in T.thread_binding(8, thread="thread.x"):
         T.evaluate(T.barrier())
         B[x] = B[x] + S[7 - x]
 """
-    # Thread 3 goes on to write for the next step before thread 4 has read.
+    # Thread 3 writes for the next step before thread 4 has read.
     with pytest.raises(RuntimeFailure, match=r"race: S\[3\] is written and read by iterations 3 and 4 of"):
         outcome(program(body))
     both = body + "        T.evaluate(T.barrier())\n"
@@ -155,7 +155,7 @@ for x in T.thread_binding(8, thread="thread.x"):
 
 
 def test_barriers_in_deep_nests() -> None:
-    """Python's limit of nested blocks moves loops to functions of their own."""
+    """Python limits nested blocks, so some loops become separate functions."""
     lines = [
         'S = T.alloc_buffer((8,), "float32", scope="shared")',
         'for x in T.thread_binding(8, thread="x"):',

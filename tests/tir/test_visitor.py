@@ -1,4 +1,4 @@
-"""Statements reach the methods of their kinds, however many windows lie inside each other."""
+"""Statements are visited by the methods of their kinds, with any number of nested views."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlc_core.tir.visitor import StmtVisitor
 
 
 class Kinds(StmtVisitor):
-    """The kinds of statements in the order in which they are met."""
+    """Records the kinds of statements in the order of their visits."""
 
     def __init__(self) -> None:
         self.met: list[str] = []
@@ -74,7 +74,7 @@ def main(A: T.Buffer((4,), "int32")):
 
 
 def test_thousands_of_windows() -> None:
-    """As the entry of a deep model has them, one for each value."""
+    """As in the entry of a deep model, which has one for each value."""
     base = Buffer("base", (4,), "int32")
     windows = [Buffer("w", (4,), "int32") for _ in range(3000)]
     body: Stmt = store(windows[-1], [0], const(7, "int32"))
@@ -87,7 +87,7 @@ def test_thousands_of_windows() -> None:
 
 
 def test_thousands_of_values() -> None:
-    """As a long program without loops has them, each within the one before."""
+    """As in a long program without loops, in which each is nested in the one before."""
     base = Buffer("base", (4,), "int32")
     values = [Var(f"v{i}", "int32") for i in range(3000)]
     body: Stmt = store(base, [0], values[-1])

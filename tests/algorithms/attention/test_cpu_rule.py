@@ -1,4 +1,4 @@
-"""The rule for attention, on machines of every kind: ragged sizes, symbolic lengths, masks, shared keys."""
+"""The rule for attention on machines of every kind: sizes with tails, symbolic lengths, masks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ B, N, M = Var("b"), Var("n"), Var("m")
 
 
 def kernel(n, m, d=8, e=0, *, batch=1, heads=2, groups=0, lanes=8, rows=4, mask=(), dtype="float32", **attrs):
-    """Attention that reads [batch, tokens, heads, size] through transpositions, and writes that."""
+    """Attention whose operands and result are transposed from and to [batch, tokens, heads, size]."""
     shapes = {"q": (n, heads, d), "k": (m, groups or heads, d), "v": (m, groups or heads, e or d)}
     params = [param(name, tensor_type((batch, *shape), dtype)) for name, shape in shapes.items()]
     args = [std.transpose(p, axes=(0, 2, 1, 3)) for p in params]
@@ -48,7 +48,7 @@ def check(func, machine=USUAL, sizes=None):
 @pytest.mark.parametrize(
     ("n", "m", "d", "e"), [(9, 13, 20, 12), (4, 16, 8, 72), (1, 7, 5, 9), (7, 3, 80, 80)]
 )
-def test_sizes_that_are_no_multiples(n, m, d, e, machine):
+def test_sizes_with_tails(n, m, d, e, machine):
     check(kernel(n, m, d, e, lanes=machine.lanes(32)), machine)
 
 
@@ -64,20 +64,20 @@ def test_loops_of_one_iteration_and_tiles_on_all_threads(heads, batch, parallel,
 
 
 @pytest.mark.parametrize(("heads", "parallel"), [(1, "tiles"), (3, "tiles"), (4, "heads"), (12, "heads")])
-def test_threads_share_tiles_if_there_are_too_few_heads(heads, parallel):
+def test_tiles_are_distributed_if_there_are_too_few_heads(heads, parallel):
     shapes = [param(name, tensor_type((1, heads, 1024, 32))) for name in "qkv"]
     scheduled = schedule_for(kernel_of(std.attention(*shapes, plan=Tiled(4, 8)), shapes), USUAL)
     assert any(text.startswith(f"attention.parallel={parallel}") for text in scheduled.attrs["decisions"])
 
 
 @machines
-def test_lengths_that_are_not_known(machine):
+def test_symbolic_lengths(machine):
     for n, m in ((1, 1), (3, 40), (23, 9)):
         check(kernel(N, M, lanes=machine.lanes(32)), machine, {N: n, M: m})
 
 
 @pytest.mark.parametrize("n", [1, 2, 13])
-def test_batches_that_are_not_known(n):
+def test_symbolic_batches(n):
     mask = ((B, 1, 1, N), "float32")
     check(kernel(N, N, batch=B, mask=mask), sizes={B: 2, N: n})
 
@@ -97,7 +97,7 @@ def test_causal(n, m, past):
     check(kernel(n, m, causal=True, past=past))
 
 
-def test_causal_over_keys_of_unknown_number():
+def test_causal_over_a_symbolic_number_of_keys():
     for n, m in ((1, 8), (6, 19)):
         check(kernel(N, M, causal=True, past=M - N), sizes={N: n, M: m})
 

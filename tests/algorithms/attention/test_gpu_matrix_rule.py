@@ -1,5 +1,6 @@
-"""Attention by matrix units as launches: a small unit that holds matrices as large ones do, for the
-interpreter's sake."""
+"""Launches of attention by matrix units. The unit is small, so that interpretation is fast; its fragments are
+laid out like those of large units.
+"""
 
 from __future__ import annotations
 
@@ -50,20 +51,20 @@ def check(func: PrimFunc, sizes: dict[Var, int] | None = None) -> None:
     assert launched.scheduled.attrs["why_not"] == ()
     assert launched.rule == "gpu.attention_matrix"
     made, *checked = launched.kernels
-    assert sizes or not checked  # lengths that are not known have a version with checks
+    assert sizes or not checked  # symbolic lengths also have a version with checks
     assert products(made.body)
-    # Nothing but queries, keys and values is what the group shares.
+    # Only queries, keys and values are in shared memory.
     assert sum(is_shared(buffer) for buffer in allocations(made.body)) == 3
 
 
 @pytest.mark.parametrize(
     ("n", "m", "d", "e"), [(9, 21, 5, 7), pytest.param(16, 16, 16, 8, marks=pytest.mark.slow)]
 )
-def test_sizes_that_are_no_multiples(n, m, d, e):
+def test_sizes_with_tails(n, m, d, e):
     check(kernel(n, m, d, e))
 
 
-def test_lengths_that_are_not_known():
+def test_symbolic_lengths():
     check(kernel(N, M), {N: 5, M: 35})
 
 
@@ -84,8 +85,8 @@ def test_masks(mask):
     check(kernel(9, 17, mask=mask))
 
 
-def test_hidden_panels_are_left_out():
-    """The loop over keys ends where the last query of a tile sees none."""
+def test_masked_panels_are_skipped():
+    """The loop over keys ends after the last key that a query of the tile attends to."""
     launched = launch_for(kernel(256, 256, 64, 64, LARGE, causal=True), LARGE)
     (made,) = launched.kernels
     loops = [s for s in stmts(made.body) if isinstance(s, For) and not is_axis(s)]
@@ -121,7 +122,7 @@ def test_a_plan_of_another_unit_is_refused():
         assert "does not fit this machine" in why
 
 
-def test_units_whose_results_are_operands():
+def test_units_whose_results_can_be_operands():
     assert lanes_of(WIDE) == (4, 2)
     assert chain_of(WIDE) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
     assert is_supported(unit("float16", "float32"))
@@ -147,7 +148,7 @@ def test_reductions_over_lanes(op):
 
 
 @pytest.mark.slow
-def test_a_query_that_sees_nothing_is_no_number():
+def test_fully_masked_queries():
     func = kernel(9, 5, causal=True, past=-3)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((1, 2, n, 4)).astype(np.float16) for n in (9, 5, 5, 9)]

@@ -1,4 +1,4 @@
-"""Attention as one launch: ragged and unknown numbers of queries and keys, masks, shared keys, tiles."""
+"""Attention as one launch: sizes with tails and symbolic sizes, masks, shared keys, tiles."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def check(func: PrimFunc, sizes: dict[Var, int] | None = None, machine: Descript
 
 
 @pytest.mark.parametrize(("n", "m", "d", "e"), [(9, 21, 5, 7), (4, 16, 4, 3), (18, 7, 3, 4)])
-def test_sizes_that_are_no_multiples(n, m, d, e):
+def test_sizes_with_tails(n, m, d, e):
     check(kernel(n, m, d, e))
 
 
-def test_lengths_that_are_not_known():
+def test_symbolic_lengths():
     check(kernel(N, M), {N: 9, M: 21})
     check(kernel(N, N, causal=True), {N: 17})
 
@@ -65,8 +65,8 @@ def test_causal(n, m, past):
     check(kernel(n, m, causal=True, past=past))
 
 
-def test_hidden_panels_are_left_out():
-    """Where results are mixed, panels end where the last query of a tile sees none."""
+def test_masked_panels_are_skipped():
+    """The loop over panels of values ends after the last key that a query of the tile attends to."""
     launched = launch_for(kernel(48, 48, causal=True), QUICK)
     loops = [s for s in stmts(launched.kernels[0].body) if isinstance(s, For) and not is_axis(s)]
     assert sum(const_value(s.extent) is None for s in loops) == 1
@@ -81,7 +81,7 @@ def test_masks(mask):
     check(kernel(9, 17, mask=mask))
 
 
-def test_halves_are_computed_as_floats():
+def test_float16_is_computed_in_float32():
     check(kernel(5, 9, dtype="float16"))
 
 

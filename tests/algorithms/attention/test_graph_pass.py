@@ -102,8 +102,8 @@ def test_symbolic_lengths(checked):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("passes", [Attention(), ExpandComposites()], ids=lambda one: one.name)
-def test_without_a_plan_it_is_spelt_out_in_float32(checked, dtype, passes):
-    """On machines of threads and vectors, and wherever no pass has chosen a plan."""
+def test_without_a_plan_it_is_expanded_in_float32(checked, dtype, passes):
+    """If the machine has no rule for attention, and if no pass has chosen a plan."""
     qkv = [tensor(1, 2, 3, 4, name=name, dtype=dtype) for name in "qkv"]
     function = checked(passes, std.attention(*qkv, causal=True), context=PassContext(target=THREADS))
     assert not found(function)
@@ -118,7 +118,7 @@ def test_a_plan_of_another_machine_is_replaced(checked):
     assert not found(run(checked, node, THREADS))
 
 
-def test_transpositions_are_in_its_kernel(checked):
+def test_transpositions_are_fused(checked):
     args = [std.transpose(tensor(1, 6, 2, 4, name=name), axes=(0, 2, 1, 3)) for name in "qkv"]
     out = std.transpose(std.attention(*args), axes=(0, 2, 1, 3))
     context = PassContext(target=CORES)
@@ -128,7 +128,7 @@ def test_transpositions_are_in_its_kernel(checked):
 
 @pytest.mark.parametrize("low", [-np.inf, LOW])
 @pytest.mark.parametrize("past", [0, 2])
-def test_positions_that_are_compared_are_causal(checked, low, past):
+def test_comparisons_of_positions_are_causal(checked, low, past):
     n = Var("n")
     keys = std.reshape(std.arange(stop=n), shape=(1, n))
     queries = std.add(std.reshape(std.arange(stop=n), shape=(n, 1)), constant(past, "int64"))
@@ -138,7 +138,7 @@ def test_positions_that_are_compared_are_causal(checked, low, past):
     assert (node.attrs["causal"], node.attrs["past"], len(node.args)) == (True, past, 3)
 
 
-def test_queries_that_may_see_nothing_are_not_causal_by_a_number(checked):
+def test_finite_masks_of_fully_masked_queries_are_not_causal(checked):
     keys = std.reshape(std.arange(stop=5), shape=(1, 5))
     queries = std.reshape(std.arange(start=-1, stop=2), shape=(3, 1))
     value = mixed(std.where(std.less_equal(keys, queries), scores(), constant(LOW, "float32")))

@@ -10,11 +10,11 @@ from dlc_core.rewrite import check_rule
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_rule_keeps_results(rule):
+def test_rule_preserves_results(rule):
     assert rule.doc
     assert check_rule(rule) > 0
 
 
-def test_plugins_see_them():
+def test_the_registry_has_the_rules():
     assert {rule.name for rule in RULES} <= set(registry().rules)
     assert {rule.applied_by for rule in RULES} == {"attention"}

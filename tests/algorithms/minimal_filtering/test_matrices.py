@@ -1,4 +1,4 @@
-"""Minimal filtering: the matrices give what windows give."""
+"""Minimal filtering: the matrices compute sums over windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_filters_give_the_sums_of_windows(results, taps):
 
 
 @pytest.mark.parametrize(("results", "taps"), [(1, 3), (3, 1)])
-def test_single_results_and_single_taps_need_no_sums_before_their_products(results, taps):
+def test_single_results_and_single_taps_have_no_sums_before_products(results, taps):
     made = filtering(results, taps)
     assert all(sum(map(abs, row)) == 1 for row in (*made.weights, *made.inputs))
 

@@ -1,4 +1,4 @@
-"""row_filter: which convolutions are computed by tiles of rows."""
+"""row_filter: the convolutions that are computed by tiles of rows."""
 
 from __future__ import annotations
 

@@ -51,7 +51,9 @@ def test_programs_compute_the_same(case, machine):
 
 
 def test_costs():
-    """Few channels gain most of what products they save; many points, or weights beyond a cache, nothing."""
+    """Layers of few channels gain most. Small tiles of many channels, or weights larger than a cache, gain
+    nothing.
+    """
     assert filtered_cycles(STEM, 4, CORE) < filtered_cycles(STEM, 2, CORE) < direct_cycles(STEM, CORE)
     assert filtered_cycles(STEM, 4, CORE) < 0.6 * direct_cycles(STEM, CORE)
     small = Window(1, 112, 112, 3, 32, 3, 3, 2)
@@ -60,12 +62,12 @@ def test_costs():
     assert filtered_cycles(replace(STEM, inputs=512, outputs=512), 4, CORE) is None
 
 
-def test_threads_that_have_no_tile_count():
+def test_costs_include_idle_threads():
     few = replace(STEM, height=12)
     assert filtered_cycles(few, 4, replace(CORE, threads=2)) > filtered_cycles(few, 4, CORE)
 
 
-def test_strips_divide_the_row_and_stay_near():
+def test_strips_divide_the_row_and_fit_the_cache():
     assert strip_of(112, 7, 64, CORE) == 14
     assert 7 * strip_of(112, 7, 64, CORE) * 64 * 4 < CORE.caches[0]
     assert strip_of(13, 7, 64, CORE) == 13

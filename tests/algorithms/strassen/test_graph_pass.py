@@ -1,4 +1,4 @@
-"""strassen: which GEMMs with constant matrices use Strassen's algorithm."""
+"""strassen: the GEMMs with constant matrices that use Strassen's algorithm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def product(*lead, inner=256, columns=256, dtype="float32", **attrs):
 
 
 def pixels(*, size=14, inputs=512, outputs=1024, window=1, bias=False, layout="NXC", **attrs):
-    """A convolution, of windows of one pixel where nothing else is said."""
+    """A convolution, by default with windows of one pixel."""
     last = layout == "NXC"
     shape = (1, size, size, inputs) if last else (1, inputs, size, size)
     inner = inputs // attrs.get("groups", 1)
@@ -49,7 +49,7 @@ NAMES = {"matmul", "conv", "strassen_matmul", "slice", "concat", "relu", "add"}
 
 
 def ops(function):
-    """All but those that scale."""
+    """The names of the ops, without scaling ones."""
     return [n.op.name for n in post_order(function.body) if n.op.name in NAMES]
 
 
@@ -98,7 +98,7 @@ def test_cores_that_multiply_fast_gain_less(checked):
     ],
     ids=["plain", "bias", "steps", "attributes that change nothing"],
 )
-def test_windows_of_one_pixel_are_products(checked, value, wanted):
+def test_convolutions_of_one_pixel_are_gemms(checked, value, wanted):
     found = checked([Strassen(), FoldConstants()], std.relu(value), context=context(caches=CACHES))
     assert ops(found) == [*wanted, "relu"]
     assert product_of(found).attrs["levels"] == 2
@@ -127,7 +127,7 @@ def test_symbolic_rows_are_split_into_the_smallest_faster_blocks(checked, units,
 
 
 @pytest.mark.parametrize(("most", "block"), [(127, None), (128, 64), (4096, 64)])
-def test_rows_that_fill_one_block_at_most_are_not_divided(checked, most, block):
+def test_rows_of_one_block_are_not_divided(checked, most, block):
     y = product(Var("n", bounds=Bounds(0, most)), inner=1024, columns=1024)
     found = checked([Strassen(), FoldConstants()], y, context=context(caches=CACHES))
     assert ops(found) == ["matmul" if block is None else "strassen_matmul"]
@@ -138,8 +138,8 @@ def test_rows_that_fill_one_block_at_most_are_not_divided(checked, most, block):
 @pytest.mark.parametrize(("size", "cores", "op"), [
     (7, 1, "conv"), (10, 1, "strassen_matmul"), (8, 2, "conv"), (10, 2, "strassen_matmul"),
 ])  # fmt: skip
-def test_products_that_wait_for_their_weights_stay(checked, size, cores, op):
-    """Few rows take weights about as fast as memory gives them, to several cores above all."""
+def test_memory_bound_gemms_are_unchanged(checked, size, cores, op):
+    """GEMMs of few rows are memory-bound, above all on several cores."""
     y = pixels(size=size, inputs=2048, outputs=2048)
     found = checked(
         [Strassen(), FoldConstants()], y, context=context(vector_units=2, caches=CACHES, cores=cores)
@@ -147,7 +147,7 @@ def test_products_that_wait_for_their_weights_stay(checked, size, cores, op):
     assert ops(found) == [op]
 
 
-def test_transposed_weights_are_turned_at_compile_time(checked):
+def test_weights_are_transposed_at_compile_time(checked):
     y = product(64, inner=1024, columns=768, transpose_b=True)
     found = checked([Strassen(), FoldConstants()], y, context=context())
     assert ops(found) == ["strassen_matmul"]
@@ -155,8 +155,8 @@ def test_transposed_weights_are_turned_at_compile_time(checked):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_results_may_be_in_parts(checked, turned):
-    """A few columns beside those of whole vectors go by themselves."""
+def test_tail_columns_are_a_separate_gemm(checked, turned):
+    """The columns after the last whole vector are computed separately."""
     y = product(64, inner=1024, columns=770, transpose_b=turned)
     found = checked([Strassen(), FoldConstants()], y, context=context())
     assert ops(found) == ["strassen_matmul", "matmul", "concat"]

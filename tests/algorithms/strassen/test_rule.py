@@ -41,7 +41,7 @@ def kernel(lead, inner, columns, constants=(1,), **form):
 
 @pytest.fixture(params=["by_tiles", "by_panels"])
 def order(request):
-    """Either order of the products; whether it is tile by tile."""
+    """Both orders of the products; True is tile by tile."""
     with forced(f"strassen.tile={request.param}"):
         yield request.param == "by_tiles"
 
@@ -70,7 +70,7 @@ def test_programs_compute_the_same(case, machine, order):
 @pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
 @pytest.mark.parametrize("rows", [1, 7, BLOCK, BLOCK + 11, 2 * BLOCK])
 def test_any_number_of_rows(machine, rows, order):
-    """Blocks of rows, and what these leave in tiles of fewer and fewer rows."""
+    """Blocks of rows, and tails in tiles of decreasing height."""
     scheduled = check_schedule(kernel((N,), 8, 32), machine, {N: rows})
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.strassen"
@@ -97,7 +97,7 @@ def test_any_numbers_of_rows_in_several_dims(lead):
 @pytest.mark.parametrize(
     ("lead", "block"), [((2, 3, 8), 16), ((36,), 18), ((10, 2), 2), ((12,), 12)], ids=str
 )
-def test_blocks_of_rows_are_dealt_out(machine, lead, block):
+def test_blocks_of_rows_are_distributed(machine, lead, block):
     scheduled = check_schedule(kernel(lead, 8, 32, block=block), machine)
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.strassen"
@@ -107,7 +107,7 @@ def test_blocks_of_rows_are_dealt_out(machine, lead, block):
 
 
 @pytest.mark.parametrize("order", [False, True])
-def test_the_plan_of_the_node_is_applied_and_none_is_made(order, monkeypatch):
+def test_the_plan_of_the_node_is_applied_without_planning_again(order, monkeypatch):
     def planned(*given):
         raise AssertionError("the graph pass has made the plan")
 
@@ -171,7 +171,7 @@ def test_factors_of_two_levels_are_made_once():
     assert all(b.reads[0].buffer is scheduled.params[1] for b in hints)
 
 
-def test_two_levels_of_an_unknown_number_of_rows_are_one():
+def test_symbolic_rows_use_one_level():
     assert check_schedule(kernel((N,), 8, 32, levels=2), WIDE, {N: 70}).attrs["rule"] == "cpu.strassen"
 
 
@@ -193,7 +193,7 @@ def test_refuses_columns_that_are_not_whole_vectors():
 
 
 def test_plans():
-    """Seven eighths of the products, and what is moved between the stages."""
+    """One level has seven eighths of the multiplications; the cost includes data moved between stages."""
     found = plan(BERT, CORE)
     assert 7 / 8 < found.cycles / direct_cycles(BERT, CORE) < 0.95
     assert BERT.columns // 2 % (found.tile.vectors * CORE.lanes) == 0
@@ -238,7 +238,7 @@ def test_plans_keep_intermediate_values_in_the_cache():
 
 
 def test_plans_of_few_columns():
-    """For few columns the sums of rows cost too much; wide tiles wait for two submatrices of weights."""
+    """With few columns the sums of rows cost too much. Wide tiles are bound by two submatrices of weights."""
     alone = replace(CORE, units=1)
     many, few = Shape(784, 512, 256), Shape(784, 512, 32)
 

@@ -1,4 +1,4 @@
-"""winograd: which convolutions are computed by tiles."""
+"""winograd: the convolutions that are computed by tiles."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_convolution_by_tiles(checked):
     assert found.body.args[1].shape[2:] == (32, 32)
 
 
-def test_windows_that_step_by_two(checked):
+def test_strides_of_two(checked):
     x = conv(size=56, inputs=64, outputs=64, strides=(2, 2))
     found = checked([Winograd(), FoldConstants()], x, context=context(vector_units=1, cores=1))
     assert ops(found) == ["winograd_conv"]
@@ -57,7 +57,7 @@ def test_windows_that_step_by_two(checked):
 
 
 @pytest.mark.parametrize(("dilation", "padding"), [((2, 2), (2, 2, 2, 2)), ((4, 1), (4, 0, 0, 1))])
-def test_windows_with_gaps_are_images_of_their_phases(checked, dilation, padding):
+def test_dilated_windows_are_convolutions_of_phases(checked, dilation, padding):
     x = conv(size=56, outputs=48, dilation=dilation, padding=padding)
     found = checked([Winograd(), FoldConstants()], x, context=context())
     assert ops(found) == [
@@ -94,17 +94,17 @@ def test_prefetched_weights_decide_the_tile(cores, size, channels, tile):
     assert [(attrs["tile"], attrs["across"]) for attrs in made] == [tile]
 
 
-def cornered(**sizes):
-    """A convolution whose windows have one tap each: large transforms lose the most of these."""
+def of_one_channel(**sizes):
+    """A convolution of one input channel and one output channel, for which large transforms round most."""
     y = conv(**sizes)
     weights = np.zeros(y.args[1].shape, np.float32)
     weights[0, 0] = RNG.standard_normal(weights.shape[2:])
     return std.conv(y.args[0], constant(weights), **y.attrs)
 
 
-def test_tiles_that_would_lose_too_much_are_not_taken(checked):
+def test_tiles_with_large_rounding_errors_are_refused(checked):
     tiles = []
-    for y in (conv(size=56, inputs=64, outputs=64), cornered(size=56, inputs=64, outputs=64)):
+    for y in (conv(size=56, inputs=64, outputs=64), of_one_channel(size=56, inputs=64, outputs=64)):
         found = Winograd().run_function(Function("f", (y.args[0],), y), context(cores=1))
         made = next(n.attrs for n in post_order(found.body) if n.op.name == "winograd_conv")
         weights = const_array(y.args[1])
@@ -159,7 +159,7 @@ def test_planes_of_volumes_are_channels_of_images(checked, strides):
     assert "winograd_conv" in ops(checked([Winograd(), FoldConstants()], gaps, context=context()))
 
 
-def test_planes_that_no_window_has_are_left_out(checked):
+def test_planes_outside_of_all_windows_are_omitted(checked):
     found = checked([Winograd(), FoldConstants()], volume(1), context=context())
     assert ops(found) == ["reshape", "winograd_conv", "reshape"]
     found = checked([Winograd()], volume(1, size=5, kernel=(3, 1, 1)), context=context())
@@ -177,7 +177,7 @@ def test_planes_that_no_window_has_are_left_out(checked):
         {"size": 9, "kernel": (3, 5, 5), "strides": (1, 3, 3)},
     ],
 )
-def test_volumes_that_stay(checked, left):
+def test_other_volumes_are_unchanged(checked, left):
     assert ops(checked([Winograd()], volume(4, **left), context=context())) == ["conv"]
 
 
@@ -214,7 +214,7 @@ def test_keeps_other_convolutions(checked, left):
     assert "winograd_conv" not in ops(checked([Winograd(tiles=(4,))], left, context=context()))
 
 
-def test_no_machine_no_tiles(checked):
+def test_without_a_machine_nothing_changes(checked):
     assert ops(checked([Winograd()], conv())) == ["conv"]
     assert ops(checked([Winograd()], conv(), context=context(vector_bits=0))) == ["conv"]
     assert ops(checked([Winograd()], conv(), context=context(thread_axes={"lane": 32}))) == ["conv"]
@@ -224,6 +224,6 @@ def test_no_machine_no_tiles(checked):
     assert ops(checked([Winograd()], y, context=context())) == ["conv"]
 
 
-def test_tiles_that_do_not_exist():
+def test_refuses_unknown_tiles():
     with pytest.raises(UsageError, match="tiles are 2 or 4"):
         Winograd(tiles=(3,))

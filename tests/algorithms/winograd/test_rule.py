@@ -22,7 +22,7 @@ CORE = Core(16, 32, (32 << 10, 1 << 20, 32 << 20), 2)
 
 
 def kernel(shape, outputs, tile, padding, across=0, *, stride=1, residual=False):
-    """A convolution with bias and relu, and a residual where it is asked for."""
+    """A convolution with bias and relu, and optionally a residual."""
     x = param("x", tensor_type(shape))
     points = (points_of(tile, stride), points_of(across or tile, stride))
     u = param("u", tensor_type((*points, shape[-1], outputs)))
@@ -60,7 +60,7 @@ def test_programs_compute_the_same(case, machine):
     [((1, 9, 7, 4), 2, (1, 1, 1, 1)), ((2, 12, 8, 4), 4, (0, 1, 1, 0)), ((1, 8, 8, 4), 2, (0, 0, 0, 0))],
     ids=["border", "images", "last pixels left out"],
 )
-def test_windows_that_step_by_two(shape, tile, padding):
+def test_strides_of_two(shape, tile, padding):
     scheduled = check_schedule(kernel(shape, 8, tile, padding, stride=2), WIDE)
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.winograd"
@@ -75,7 +75,7 @@ def test_every_grouping_computes_the_same(group, phases, monkeypatch):
 
 
 @pytest.mark.parametrize("group", [1, 2, 4])
-def test_threads_that_have_parts_of_the_channels_compute_the_same(group, monkeypatch):
+def test_channels_distributed_over_threads_compute_the_same(group, monkeypatch):
     monkeypatch.setattr(winograd, "plan", lambda layer, tile, core: Plan(tile, group, False, 0.0, 2))
     scheduled = check_schedule(kernel((2, 7, 6, 4), 32, 2, (1, 1, 1, 1)), WIDE)
     assert scheduled.attrs["rule"] == "cpu.winograd"
@@ -91,7 +91,7 @@ def test_weights_of_a_part_are_contiguous(monkeypatch):
     assert shape[3] * shape[-1] == 16
 
 
-def test_tiles_of_a_part_divide_it():
+def test_tiles_divide_the_channels_of_a_thread():
     for vectors in range(1, 9):
         tile = part_tile(16, vectors * CORE.lanes, CORE)
         assert vectors % tile.vectors == 0
@@ -128,7 +128,9 @@ def test_groups_are_small_if_l2_holds_weights_and_intermediate_values():
 
 
 def test_plans():
-    """Early layers in small groups or at once, later ones at once; weights beyond the caches do not pay."""
+    """Early layers run in small groups or at once, later ones at once. Weights larger than the caches gain
+    nothing.
+    """
     early, late = Layer(1, 56, 56, 64, 64), Layer(1, 7, 7, 512, 512)
     best = plan(early, (4, 4), CORE)
     assert best.cycles < plan(early, (2, 2), CORE).cycles < direct_cycles(early, CORE)
@@ -179,7 +181,7 @@ def test_plans_count_reads_of_other_threads_data():
 
 
 def test_plans_for_fewer_units():
-    """Where a core multiplies less in a cycle, products last longer, and so does the direct convolution."""
+    """With fewer multiplications per cycle, both the tiles and the direct convolution take longer."""
     layer, half = Layer(1, 28, 28, 128, 128), replace(CORE, units=1)
     assert 1.9 < direct_cycles(layer, half) / direct_cycles(layer, CORE) < 2
     assert (

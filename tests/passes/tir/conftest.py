@@ -9,5 +9,5 @@ from dlc_core.testing.prim_passes import program
 
 @pytest.fixture(params=range(16))
 def random_program(request):
-    """A random lawful program."""
+    """A random valid program."""
     return program(request.param)

@@ -1,4 +1,4 @@
-"""Accesses outside of buffers are found while programs run, and nothing else is."""
+"""Checks at run time report accesses out of bounds, and no other accesses."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_native_code_reports_program_buffer_index_and_extent():
             call()
         assert "pick loads A[I[i], j] of A: float32[8, 4]" in caught.value.what
         assert caught.value.why == "its index is 9, the extent 8"
-    # The failure is over with the call that had it.
+    # A failure does not affect later calls.
     assert np.array_equal(exe(a, good), a[good] * 2)
 
 
@@ -129,7 +129,7 @@ def test_runs_if_the_setting_is_on():
 
 
 def test_a_program_keeps_its_own_codes():
-    """Those of accesses follow those of indices; equal texts have one code."""
+    """The codes of accesses follow those of indices. Equal texts share a code."""
     func = parse_func(faulty("B[i] = A[i + k]")).with_attrs(index_checks={1: "index: gather"})
     assert CheckBounds()(func).attrs["checks"] == {
         1: "index: gather",

@@ -1,4 +1,4 @@
-"""Values get names where all uses see them."""
+"""Common subexpressions are bound to names in the scope of all uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporaries shrink to what is touched."""
+"""Temporaries shrink to the accessed region."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example in each pass's docstring is what the pass does, and keeps results."""
+"""The example in each pass's docstring is the result of the pass, and keeps results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_every_pass_that_needs_no_target_has_an_example():
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_pass_makes_what_its_docstring_says(name):
+def test_the_pass_makes_the_program_of_its_docstring(name):
     example = EXAMPLES[name]
     assert example.made() == example.expected()
     verify_func(parse(example.after))

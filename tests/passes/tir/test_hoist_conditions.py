@@ -1,4 +1,4 @@
-"""Conditions leave loops that do not change them."""
+"""Loop unswitching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_some_random_program_changes():
     assert any(HoistConditions()(func) is not func for func in map(program, range(60)))
 
 
-BESIDE = """
+OTHERS = """
 @T.prim_func
 def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
     for i in range(8):
@@ -34,7 +34,7 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
 def test_copies_other_statements_for_both_outcomes():
     check_rewrite(
         HoistConditions(max_copied=1),
-        BESIDE,
+        OTHERS,
         """
         @T.prim_func
         def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
@@ -48,7 +48,7 @@ def test_copies_other_statements_for_both_outcomes():
                     B[i] = T.float32(2.0)
         """,
     )
-    check_unchanged(HoistConditions(max_copied=0), BESIDE)
+    check_unchanged(HoistConditions(max_copied=0), OTHERS)
 
 
 def test_two_conditions_leave_one_after_the_other():
@@ -93,7 +93,7 @@ def test_keeps_conditions_that_may_change_or_fail(cond):
     )
 
 
-def test_threads_keep_their_loops():
+def test_loops_of_threads_are_not_unswitched():
     check_unchanged(
         HoistConditions(),
         """

@@ -1,4 +1,4 @@
-"""Narrow dtypes by wider ones: the same bits, for every value."""
+"""Narrow dtypes computed in wider ones have the same bits, for every value."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def bytes_of(array: np.ndarray) -> np.ndarray:
 
 
 def same(func: PrimFunc, given: list) -> None:
-    """The same results of a program and of its legal form, NaN being NaN."""
+    """Check that a program and its legal form have the same results. NaN equals NaN."""
     expected = run_func(func, given)
     found = run_func(legal(func), [bytes_of(a) if isinstance(a, np.ndarray) else a for a in given])
     for old, new in zip(expected, found, strict=True):
@@ -59,7 +59,7 @@ def same(func: PrimFunc, given: list) -> None:
 
 @np.errstate(all="ignore")
 def same_values(new: np.ndarray, old: np.ndarray) -> None:
-    """Equal numbers, NaN being NaN; that some NaNs signal is no matter."""
+    """Check that numbers are equal. NaN equals NaN, signalling or not."""
     wide = np.int64 if old.dtype.kind in "biu" else np.float64
     np.testing.assert_array_equal(new.astype(wide), old.astype(wide))
 
@@ -85,7 +85,7 @@ def test_every_value_is_read(name):
 
 @np.errstate(all="ignore")
 def values_around(name: str) -> np.ndarray:
-    """float32 values in the middle between two of a type, beside it, beyond the greatest one, and others."""
+    """float32 values halfway between two of a type, next to these, beyond the greatest one, and others."""
     known = codes(name).astype(np.float32)
     finite = np.unique(known[np.isfinite(known)])
     near = ((finite[1:].astype(np.float64) + finite[:-1]) / 2).astype(np.float32)

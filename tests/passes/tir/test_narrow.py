@@ -1,4 +1,4 @@
-"""Index arithmetic gets narrow where it fits, and only there."""
+"""Index arithmetic is narrowed if and only if its values fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_results_of_random_programs_stay(random_program, bits):
 
 
 def wide(func) -> int:
-    """Operations in 64 bits."""
+    """The number of operations in 64 bits."""
     found = {e for s in stmts(func.body) for e in post_order(*exprs_of(s)) if e.dtype.scalar is INDEX}
     return sum(bool(e.children) for e in found)
 

@@ -1,4 +1,4 @@
-"""Dead-code elimination removes dead code and nothing else."""
+"""Dead-code elimination removes only dead code."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_conditions_of_all_kinds(cond, expected):
 @pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("factor", [1, 2, 3, -1, -2, -3])
 def test_splits_loops_exactly_where_a_condition_changes(op, factor):
-    """The longer of the two ranges asks nothing, and the iterations that ask all say the other."""
+    """The longer of the two ranges has no condition. In the other range the condition has the other value."""
     begin, end = 2, 13
     turns = [factor * i + off for i in (begin - 1, begin, 4, 7, 10, end - 1, end) for off in (-1, 0, 1)]
     for bound in sorted(set(turns)):

@@ -1,4 +1,4 @@
-"""Accesses are proved to lie in their buffers where they do, and checked where that is not proved."""
+"""Accesses in bounds are proved, and other accesses are checked at run time."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_proves_accesses_in_bounds(name):
     func = body(PROVED[name])
     for form in (func, flatten_and_simplify(func)):
         if form is func and name == "no iterations":
-            continue  # it goes with the first simplification
+            continue  # the first simplification removes it
         found = prove(form)
         assert [str(access) for access in found.open] == []
         assert "no iterations" in name or "prefetch" in name or found.proved
@@ -196,7 +196,7 @@ SIZES = {"n": (0, 1, 2, 3, 5), "m": (0, 16, 90)}
 
 
 def outcome_of(func, sizes, seed, guard=False):
-    """The arrays after a run, and what its checks have noted; with `guard` where no access may be outside."""
+    """The arrays after a run, and the record of its checks. With `guard`, accesses out of bounds raise."""
     rng = np.random.default_rng(seed)
     n, m = sizes
     arrays = [rng.random(n * 16, np.float32), rng.random(n * 16, np.float32), rng.random(40, np.float32)]
@@ -209,8 +209,8 @@ def outcome_of(func, sizes, seed, guard=False):
 @pytest.mark.parametrize("name", [name for name in OPEN if not name.startswith("a window")])
 @pytest.mark.parametrize("n", SIZES["n"])
 @pytest.mark.parametrize("m", SIZES["m"])
-def test_checked_programs_touch_nothing_outside_and_say_so(name, n, m):
-    """A program that fails by itself is noted to fail; one that does not does the same as before."""
+def test_checked_programs_stay_in_bounds_and_record_failures(name, n, m):
+    """If a program accesses memory out of bounds, a check fails; else it computes the same as before."""
     func = body(OPEN[name])
     checked = ProveBounds()(flatten_and_simplify(func))
     found, record = outcome_of(checked, (n, m), n)
@@ -248,7 +248,7 @@ def test_keeps_programs_with_proved_accesses():
 
 
 def test_a_condition_on_sizes_chooses_between_two_versions():
-    """Where an access is inside for all but some sizes, its loop asks nothing."""
+    """If an access is in bounds for all but some sizes, one version of its loop has no checks."""
     func = flatten_and_simplify(body("for i in range(n * 16): A[i] = C[i]"))
     after = ProveBounds()(func)
     assert "if n * 16" in after.script()
@@ -260,7 +260,7 @@ def test_a_condition_on_sizes_chooses_between_two_versions():
 
 
 def test_clamped_coordinates_need_sizes_of_at_least_one():
-    """A clamp to an empty dim gives 0, which lies outside.  Otherwise nothing is left to check."""
+    """A clamp to an empty dim gives 0, which is out of bounds. No other check is left."""
     func = body(
         "D = T.alloc_buffer((n * m,), 'float32')\n"
         "for i, j in T.grid(8, 6):\n"
@@ -338,7 +338,7 @@ STAGES = {
 
 
 def first_open(seed: int) -> str:
-    """Schedules a random program at random and lowers it: what is not proved after a pass."""
+    """The first pass after which accesses of a randomly scheduled program are not proved."""
     rng = random.Random(seed)
     program = random_te_program(rng)
     func = random_schedule(program.func, rng, intrins=(TINY, TINY_EXTERN)).sch.func
@@ -356,7 +356,7 @@ def test_every_pass_keeps_what_is_proved():
 
 @pytest.mark.slow
 def test_every_pass_keeps_what_is_proved_of_many_programs():
-    """Proofs are not complete: sums of products of minima stay open, in few programs."""
+    """Proofs are not complete: in a few programs sums of products of minima are not proved."""
     found = [found for found in map(first_open, range(60, 900)) if found]
     assert len(found) <= 4, "\n".join(found)
 
@@ -375,7 +375,7 @@ def shifted(source: str, rng: random.Random) -> str:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
 def test_proved_accesses_are_in_bounds(seed):
-    """Programs with a number changed at random, all accesses proved: they touch nothing outside."""
+    """Programs with a number changed at random stay in bounds if all their accesses are proved."""
     rng = random.Random(seed)
     program = random_te_program(rng)
     plain = flatten_and_simplify(lower_blocks(random_schedule(program.func, rng, 6).sch.func))

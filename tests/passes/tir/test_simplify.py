@@ -1,4 +1,4 @@
-"""Simplification of statements: what is proved goes, what memory may change stays."""
+"""Simplification of statements: proved conditions are removed, those on changing memory stay."""
 
 from __future__ import annotations
 

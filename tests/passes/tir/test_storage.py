@@ -1,4 +1,4 @@
-"""Temporaries share memory where they are not needed at the same time."""
+"""Temporaries share memory if their live ranges are disjoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_results_of_flat_random_programs_stay(seed):
 
 
 def names(func) -> tuple[list[str], list[str]]:
-    """The allocations and the windows of a program."""
+    """The allocations and the views of a program."""
     made = [b.name for b in allocations(func.body)]
     return made, [s.buffer.name for s in stmts(func.body) if isinstance(s, View)]
 
@@ -142,7 +142,7 @@ def test_each_thread_has_separate_memory():
     )
 
 
-def test_sizes_that_are_not_known_must_be_equal():
+def test_symbolic_sizes_must_be_equal():
     source = """
         @T.prim_func
         def f(A: T.Buffer((n,), "float32"), n: T.int64):

@@ -1,4 +1,4 @@
-"""Strided accesses become rows and shuffles, and give what they gave."""
+"""Strided accesses become contiguous rows and shuffles, with the same results."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_deinterleaves_strided_loads(lanes: int, step: int) -> None:
     ],
     ids=["a gap", "what is written is read", "lanes", "a step"],
 )
-def test_others_stay_as_they_are(text: str) -> None:
+def test_other_accesses_are_unchanged(text: str) -> None:
     func = program(text)
     assert group_strided(func) is func
 
@@ -109,7 +109,7 @@ B[T.ramp(4, 1, 4)] = A[A[T.ramp(1, 2, 4)].astype("int64x4")]
 
 
 @given(st.data())
-def test_any_stores_give_the_same(data: st.DataObject) -> None:
+def test_random_stores_keep_results(data: st.DataObject) -> None:
     lanes = data.draw(st.sampled_from([4, 8]))
     lines = []
     for _ in range(data.draw(st.integers(2, 12))):
@@ -152,7 +152,7 @@ def run_joined(func: PrimFunc) -> np.ndarray:
 
 @pytest.mark.parametrize("value", [SCALAR, NESTED], ids=["one condition", "nested conditions"])
 def test_loads_stay_under_scalar_conditions(value: str) -> None:
-    """Where the condition does not hold, the other side's rows would lie outside of the buffer."""
+    """If the condition is false, rows of the other side would be out of bounds."""
     func = joined(value)
     grouped = group_strided(func)
     np.testing.assert_array_equal(run_joined(grouped), run_joined(func))
@@ -165,8 +165,8 @@ def test_loads_under_conditions_of_lanes_stay() -> None:
     assert group_strided(func) is func
 
 
-def test_many_conditions_are_not_taken_apart() -> None:
-    """Each condition doubles the code: behind a few the loads stay where they are."""
+def test_loads_stay_under_many_conditions() -> None:
+    """Each condition doubles the code, so loads under more than a few stay."""
     value = "A[T.ramp(K, 8, 4)]"
     for n in range(40):
         value = f"T.if_then_else(T.broadcast(i * 6 + j < {n}, 4), A[T.ramp(K + {n}, 8, 4)], {value})"

@@ -1,4 +1,4 @@
-"""Choices evaluate only the side that they take where the other one may fail."""
+"""Selects evaluate only the chosen side if the other one may fail."""
 
 from __future__ import annotations
 

@@ -77,13 +77,13 @@ def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), n: T.int64):
         ("serial", "A[i] > 2", "B[k * 8 + i] = A[i]", {8}),
         ("serial", "i % 3 == 1", "B[k * 8 + i] = A[i * 3]", {8}),
         ("serial", "A[i] > 2", "B[k + i * 2] = A[i]", {8}),
-        # Another thread may have the element that a lane would write back.
+        # Another thread may own the element that a lane would write back.
         ("parallel", "A[i] > 2", "B[k * 8 + i] = A[i]", {1}),
-        # The element may not exist, may be another lane's, or is where data say.
+        # The element may not exist, may belong to another lane, or has a data-dependent index.
         ("serial", "A[i] > 2", "B[k * 60 + i] = A[i]", {1}),
         ("serial", "A[i] > 2", "B[i // 2] = A[i // 2]", {1}),
         ("serial", "A[i] > 2", "B[i * n] = A[i]", {1}),
-        # What lanes that do not run would read need not exist.
+        # Elements of lanes that do not run may not exist.
         ("serial", "i + n % 4 < 8 and A[i] > 2", "B[i] = A[i * 9 - i * 9 + i + n * 0]", {8}),
         ("serial", "i * i < 10", "B[i] = A[i + 60]", {8}),
     ],
@@ -116,7 +116,7 @@ def test_values_that_are_vectors_reach_single_lanes():
     ["j * 8 + i < n", "n > j * 8 + i", "j * 8 + i <= n", "n >= j * 8 + i", "n < j * 8 + i", "j * 8 + i >= n"],
 )
 def test_tests_the_lane_that_implies_the_others(cond):
-    """Conditions that grow or fall with the lane, whichever side it is on, hold in all lanes or in some."""
+    """Conditions that increase or decrease with the lane hold in all lanes or in some."""
     func = parse_func(f"""
         @T.prim_func
         def f(A: T.Buffer((24,), "float32"), n: T.int64):
@@ -135,7 +135,7 @@ def test_tests_the_lane_that_implies_the_others(cond):
 
 
 def masked_program(seed: int) -> PrimFunc:
-    """Vectors of work on elements of one's own, under nested conditions of all kinds."""
+    """Vector loops whose iterations access their own elements, under nested conditions of all kinds."""
     rng = random.Random(seed)
     lines: list[str] = []
 
@@ -187,7 +187,7 @@ def test_native_code_chooses_by_lane(seed):
     func = masked_program(seed)
     given = make_arguments(func)
     fixed = specialize(func, {func.scalars[0]: given[3]})
-    # A built program writes its outputs only, so it begins with copies of what they are given.
+    # A built program writes only its outputs, so it first copies their initial values.
     a, b, c = fixed.buffers
     i = Var("i")
     copies = [(old.like(f"{old.name}0"), old) for old in (b, c)]

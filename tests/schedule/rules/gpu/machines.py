@@ -42,11 +42,11 @@ SMALL = replace(
     unit_shared_bytes=0,
     cores=2,
 )
-"""One axis of each kind, no subgroups, little memory, nothing known of registers."""
+"""One axis of each kind, no subgroups, little memory, an unknown number of registers."""
 NARROW = replace(
     USUAL, thread_axes={"block.x": 3, "thread.x": 16, "thread.y": 4}, group_threads=32, subgroup=4
 )
-"""So few groups and threads that most kernels take several turns."""
+"""So few groups and threads that most kernels loop over several tiles."""
 QUICK = replace(
     USUAL,
     thread_axes={"block.x": (1 << 31) - 1, "thread.x": 32, "thread.y": 8},
@@ -55,7 +55,7 @@ QUICK = replace(
     shared_bytes=4 << 10,
     cores=2,
 )
-"""Small groups, for the interpreter's sake."""
+"""Small groups, so that interpretation is fast."""
 machines = pytest.mark.parametrize(
     "machine",
     [
@@ -67,7 +67,7 @@ machines = pytest.mark.parametrize(
 
 
 class Launching:
-    """The plugin of the target `launching`, whose kernels the interpreter runs, races being errors."""
+    """The plugin of the target `launching`, whose kernels run in the interpreter. Races are errors."""
 
     def __init__(self, machine: Description = QUICK) -> None:
         self.machine = machine

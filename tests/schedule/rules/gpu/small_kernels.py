@@ -16,7 +16,7 @@ from tests.schedule.rules.gpu.machines import QUICK, USUAL
 from tests.schedule.rules.gpu.test_contraction import TINY, product, tensor
 from tests.schedule.rules.gpu.test_matrix import PLACES
 from tests.schedule.rules.gpu.test_matrix import TINY as UNITS
-from tests.schedule.rules.gpu.test_skinny_gemm import turned
+from tests.schedule.rules.gpu.test_skinny_gemm import transposed
 
 M, N = Var("m"), Var("n")
 DEEP = replace(UNITS, pipeline_stages=4)
@@ -25,7 +25,7 @@ DEEP = replace(UNITS, pipeline_stages=4)
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel, made when asked for, a machine, and values of symbolic sizes."""
+    """A kernel, which is made on demand, a machine, and values of symbolic sizes."""
 
     make: Callable[[], PrimFunc]
     machine: Description
@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
     "units in place": Case(_kernel(lambda: _split(9, 60, 34)), PLACES),
     "convolution by units": Case(_kernel(lambda: _conv("float16")), DEEP),
     "few rows": Case(_kernel(lambda: std.relu(std.add(product(3, 12, 64), tensor(12, name="b")))), QUICK),
-    "few rows turned": Case(_kernel(lambda: std.relu(turned(2, 11, 64))), QUICK),
+    "few rows transposed": Case(_kernel(lambda: std.relu(transposed(2, 11, 64))), QUICK),
     "softmax": Case(_kernel(lambda: std.softmax(tensor(6, 36))), QUICK),
     "softmax over columns": Case(_kernel(lambda: std.softmax(tensor(13, 10), axis=0)), QUICK),
     "softmax of unknown rows": Case(_kernel(lambda: std.softmax(tensor(M, 12))), QUICK, {M: 7}),

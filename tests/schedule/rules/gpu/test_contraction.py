@@ -1,4 +1,4 @@
-"""Products as launches: any sizes, orders of operands, batches, epilogues, windows; tiles that fit."""
+"""Launches of GEMM and convolutions: sizes, orders of operands, batches, epilogues, windows, legal tiles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TINY = replace(
     shared_bytes=2048,
     cores=2,
 )
-"""So few threads that the interpreter is quick."""
+"""So few threads that interpretation is fast."""
 
 
 def tensor(*shape: object, name: str = "x", dtype: str = "float32") -> Node:
@@ -72,7 +72,7 @@ def test_bytes_are_multiplied_in_groups_where_the_machine_has_dot_products(turne
     values = [e for s in stmts(launched.kernels[0].body) for e in post_order(*exprs_of(s))]
     assert any(isinstance(e, Call) and e.name == "vector_dot" for e in values)
     if turned:
-        # what lies along the steps is copied a group at a time
+        # elements that are contiguous along K are copied in groups
         stores = [s for s in stmts(launched.kernels[0].body) if isinstance(s, Store) and is_shared(s.buffer)]
         assert any(s.value.dtype.lanes == 4 for s in stores)
 
@@ -202,7 +202,7 @@ def barriers(kernel: PrimFunc) -> int:
 def test_tiles_are_software_pipelined():
     func = kernel_of(product(9, 10, 20))
     (twice,) = is_contraction(check_launches(func, replace(TINY, shared_bytes=4096))).kernels
-    # One in each step, one before the last.
+    # One barrier in each step, and one before the last step.
     assert barriers(twice) == 2
     wide = is_contraction(launch_for(kernel_of(product(512, 512, 512)), USUAL))
     assert wide.shared_bytes > 2 * 8 * 128 * 4 * 2
@@ -213,12 +213,12 @@ def test_tiles_are_read_and_stored_as_vectors():
     assert made.vectors(shared=False) == {4}
     assert 4 in made.vectors(shared=True)
     assert 0 < made.shared_bytes <= USUAL.shared_bytes
-    # Also where the last tiles are not whole.
+    # Also if the last tiles are partial.
     assert 4 in launch_for(kernel_of(product(500, 500, 500)), USUAL).vectors(shared=False)
 
 
-def ways(kernel: PrimFunc, banks: int = 32, subgroup: int = 32) -> int:
-    """How many words of one bank threads that run in step touch at once, at most, in shared memory."""
+def bank_conflicts(kernel: PrimFunc, banks: int = 32, subgroup: int = 32) -> int:
+    """The maximum number of words of one bank of shared memory that a subgroup accesses at once."""
     (thread,) = [s.var for s in stmts(kernel.body) if isinstance(s, For) and s.thread == "thread.x"]
     accesses = []
     for s in stmts(kernel.body):
@@ -234,7 +234,7 @@ def ways(kernel: PrimFunc, banks: int = 32, subgroup: int = 32) -> int:
         step = eval_expr(stride, {})
         others = {v: 0 for v in free_vars(base) if v is not thread}
         starts = [eval_expr(base, {**others, thread: t}) for t in range(subgroup)]
-        # Neighbours go as one access of 16 bytes, for a quarter of the threads at a time.
+        # Adjacent elements are one access of 16 bytes, by a quarter of the threads at a time.
         together = subgroup // lanes if step == 1 else subgroup
         for first in range(0, subgroup, together):
             for one in [range(lanes)] if step == 1 else [[lane] for lane in range(lanes)]:
@@ -248,7 +248,7 @@ def test_threads_of_a_subgroup_use_different_banks(turned):
     x = tensor(512, 512)
     w = std.transpose(tensor(512, 512, name="w"), axes=(1, 0)) if turned else tensor(512, 512, name="w")
     (kernel,) = is_contraction(launch_for(kernel_of(std.matmul(x, w)), USUAL)).kernels
-    assert ways(kernel) <= 2
+    assert bank_conflicts(kernel) <= 2
 
 
 @pytest.mark.parametrize("machine", [USUAL, SMALL, TINY], ids=["usual", "small", "tiny"])

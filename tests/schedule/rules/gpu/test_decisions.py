@@ -1,5 +1,6 @@
-"""Every alternative of the decisions of these rules computes what the preferred one does: each is forced on a
-small kernel, interpreted with races being errors, and all of them are drawn at random together."""
+"""All alternatives of the decisions of these rules compute the same. Each is forced on a small kernel in the
+interpreter, where races are errors. Random combinations are tested too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ FORCED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "gpu.split_k": {
         "whole": ("sum", "units of many steps"),
-        "split": ("sum", "sums of columns", "small product", "few rows", "few rows turned", "units"),
+        "split": ("sum", "sums of columns", "small product", "few rows", "few rows transposed", "units"),
     },
     "gpu.stages": {
         "single": ("product", "units", "attention by units"),
@@ -27,7 +28,14 @@ FORCED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "gpu.epilogue": {
         "fused": ("small product",),
-        "separate": ("small product", "few rows", "few rows turned", "convolution", "units", "unknown rows"),
+        "separate": (
+            "small product",
+            "few rows",
+            "few rows transposed",
+            "convolution",
+            "units",
+            "unknown rows",
+        ),
     },
     "gpu.tile_order": {
         "row_major": ("small product",),
@@ -38,7 +46,7 @@ FORCED: dict[str, dict[str, tuple[str, ...]]] = {
         "padded": ("small product",),
     },
     "gpu.vector_width": {
-        "scalar": ("elementwise", "softmax", "depthwise", "small product", "few rows turned", "units"),
+        "scalar": ("elementwise", "softmax", "depthwise", "small product", "few rows transposed", "units"),
         "vector": ("elementwise", "softmax", "layer norm", "pooling"),
     },
     "gpu.threads_per_group": {
@@ -69,18 +77,18 @@ FORCED: dict[str, dict[str, tuple[str, ...]]] = {
         "several": ("pooling", "depthwise"),
     },
 }
-"""By decision and alternative, the kernels that it is forced on, the first of them in every run."""
+"""By decision and alternative, the kernels for which it is forced. Fast tests run the first one."""
 LONG = {"units", "attention by units", "attention", "convolution", "unknown rows"}
 """Kernels that take seconds."""
 MIXED = (
-    "small product", "few rows turned", "softmax", "softmax over columns", "layer norm", "sums of rows",
+    "small product", "few rows transposed", "softmax", "softmax over columns", "layer norm", "sums of rows",
     "sums of columns", "elementwise", "elementwise of unknown sizes", "pooling",
 )  # fmt: skip
-"""Kernels for which everything is drawn at random in every run."""
+"""The kernels of the fast tests with random decisions."""
 
 
 def run(name: str, text: str) -> tuple[Launched, list[Choice]]:
-    """A kernel with forced decisions, checked, and the choices that were made for it."""
+    """Check a kernel with forced decisions, and return its choices."""
     case = CASES[name]
     with forced(f"{case.besides},{text}"), scope(name) as before:
         launched = check_launches(case.make(), case.machine, case.sizes)
@@ -89,7 +97,7 @@ def run(name: str, text: str) -> tuple[Launched, list[Choice]]:
 
 
 def run_at_random(name: str, seed: int) -> None:
-    """A kernel with decisions drawn at random, others than those of other kernels for the same seed."""
+    """Check a kernel with random decisions. They differ from those of other kernels for the same seed."""
     run(name, f"*=random:{seed * len(CASES) + list(CASES).index(name)}")
 
 

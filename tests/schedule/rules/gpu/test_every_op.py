@@ -1,4 +1,4 @@
-"""Every op computes on a machine with thread axes: rules, all passes, and launches by the interpreter."""
+"""Every op on a machine with thread axes: rules, all passes, and launches in the interpreter."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def launching():
 
 
 @pytest.fixture
-def left(monkeypatch):
-    """Names of kernels that no rule takes, though they write something."""
+def unscheduled(monkeypatch):
+    """The names of kernels with results that no rule schedules."""
     names = []
     whole = schedule_kernels.ScheduleKernels.run_function
 
@@ -40,21 +40,21 @@ def left(monkeypatch):
     return names
 
 
-def test_one_sample_of_each_op(launching, left):
+def test_one_sample_of_each_op(launching, unscheduled):
     cases = [
         case
         for name in OPS
         for case in islice(op_cases(registry().ops[name], ("float32", "int64", "bool")), 1)
     ]
     check_outcomes(run_cases(cases, launching))
-    assert left == []
+    assert unscheduled == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPS)
-def test_every_sample(name, launching, left):
+def test_every_sample(name, launching, unscheduled):
     decl = registry().ops[name]
     dtypes = ("float32", "float16", "int32", "int64", "uint8", "bool") if name in LONG else ()
     check_outcomes(run_cases(op_cases(decl, dtypes), launching))
     check_outcomes(run_cases(symbolic_cases(decl), launching))
-    assert left == []
+    assert unscheduled == []

@@ -1,4 +1,4 @@
-"""No number that GPU rules choose by changes results: each is halved and doubled, and kernels stay right."""
+"""Heuristics of GPU rules do not change results: each is halved and doubled."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tests.schedule.rules.gpu.small_kernels import CASES, Case
 from tests.schedule.test_heuristics import changed, family_of
 
 QUERIES = Case(lambda: test_gpu_matrix_rule.kernel(19, 21, 5, 7), test_gpu_matrix_rule.SMALL)
-"""So many that a tile is chosen for twice the fewest queries, too."""
+"""So many that tiles are also chosen if the minimum is doubled."""
 KERNELS = {
     "gpu.tiles": ("small product", "plain product", "batches", "unknown rows"),
     "gpu.matrix": ("small units", "units of many steps"),
-    "gpu.skinny_gemm": ("few rows", "few rows turned"),
+    "gpu.skinny_gemm": ("few rows", "few rows transposed"),
     "gpu.rows": ("softmax", "sums of columns", "layer norm", "sum"),
     "gpu.grid": ("pooling", "elementwise", "depthwise"),
     "attention.two_pass": ("attention",),
     "attention.online": ("queries",),
 }
-"""For each family the kernels whose rules use it, a quick one first."""
+"""For each family the kernels whose rules use it; the first one is fast."""
 FAST = ("gpu.tiles", "gpu.skinny_gemm", "gpu.rows", "gpu.grid")
 NUMBERS = [name for name in declared() if family_of(name) in KERNELS]
 QUICK = [name for index, name in enumerate(NUMBERS) if family_of(name) in FAST and index % 3 == 0]
-"""What every run tries; the slow tests try all."""
+"""Heuristics of the fast tests; the slow tests try all."""
 
 
 def check(kernel: str) -> None:

@@ -1,4 +1,4 @@
-"""Predicted cycles of launches explain how many threads and groups they have, and who reduces a row."""
+"""Predicted cycles of launches explain the numbers of threads and groups, and the threads of a row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def only(decision, choices) -> Choice:
 
 
 def check(choice: Choice) -> Choice:
-    """The chosen candidate and another one have costs, and no cost is lower; all others have reasons."""
+    """Check that the chosen candidate has the lowest cost, that another one has a cost, and that the others
+    have reasons.
+    """
     priced = [one for one in choice.candidates if one.cost is not None]
     assert choice.chosen in priced
     assert choice.chosen.cost == min(one.cost for one in priced)

@@ -1,4 +1,4 @@
-"""Pointwise kernels as launches: any rank, any sizes, vectors where rows allow them."""
+"""Launches of pointwise kernels: any rank, any sizes, vectors if rows allow them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_contiguous_elements_are_vectorised():
     # A bias is contiguous in whole rows, and rows of 12 are whole vectors.
     x = tensor(64, 12)
     assert is_map(check_launches(kernel_of(std.add(x, tensor(12, name="y"))), USUAL)).vectors() == {4}
-    # The widest dtype decides.
+    # The widest dtype determines the number of lanes.
     assert is_map(check_launches(kernel_of(std.cast(x, to="float64")), USUAL)).vectors() == {2}
 
 

@@ -1,5 +1,6 @@
-"""Products by matrix units as launches: a small unit that holds matrices as large ones do, for the
-interpreter's sake."""
+"""Launches of GEMM by matrix units. The unit is small, so that interpretation is fast; its fragments are laid
+out like those of large units.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ def test_dtypes_without_a_unit_use_threads():
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_copies_are_vectors_and_results_neighbours(turned):
+def test_copies_and_stores_are_contiguous(turned):
     x = half(512, 512)
     w = std.transpose(half(512, 512, name="w"), axes=(1, 0)) if turned else half(512, 512, name="w")
     made = by_units(launch_for(kernel_of(std.matmul(x, w)), LARGE))
@@ -168,8 +169,8 @@ def best_tile(unit, registers=255, **contiguity):
     return choose_matrix([unit], problem, machine, Grid.of(machine)), problem
 
 
-def test_operands_that_the_machine_widens_take_registers():
-    """Sums have to be fewer then."""
+def test_widened_operands_take_registers():
+    """The tile then has fewer accumulators."""
     unit = replace(WIDE, a="int8", b="int8", acc="int32")
     (plain, problem), (less, _) = best_tile(unit, 200), best_tile(replace(unit, widened=16), 200)
     assert less.registers(problem, LARGE) <= 200 < replace(plain, unit=less.unit).registers(problem, LARGE)
@@ -178,7 +179,7 @@ def test_operands_that_the_machine_widens_take_registers():
 
 @pytest.mark.parametrize("contiguity", [(True, 4095), (False, 4096)])
 def test_copies_by_threads_take_registers(contiguity):
-    """Elements that are no whole words, or words whose elements come to lie elsewhere."""
+    """If elements are not whole words, or if the elements of a word are stored separately."""
     plain, problem = best_tile(replace(WIDE, transposable=False))
     found, other = best_tile(replace(WIDE, transposable=False), contiguity=(contiguity, contiguity))
     assert plain.copied(problem, LARGE) == 0 < plain.copied(other, LARGE)

@@ -1,5 +1,5 @@
-"""Reductions are not plain loops of a thread: GEMMs are tiled, rows are distributed, for known and symbolic
-sizes.
+"""Reductions are not plain loops of a thread: GEMMs are tiled and rows are distributed, for constant and
+symbolic sizes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ USED = {
 }  # fmt: skip
 QUICK = {"encoder/float32", "micro-mobilenet/float32"}
 MADE_FOR_PROCESSORS = ("row_filter_conv", "strassen_matmul", "winograd_conv")
-LEFT = {
+ALLOWED = {
     "ops/conv/7/symbolic": "groups of an unknown number of channels",
     **{f"ops/{op}/": "made for processors alone" for op in MADE_FOR_PROCESSORS},
     "ops/packed_matmul/2/": "weights with more columns than there are results, for processors alone",
 }
-"""Cases that are plain loops, by how their names begin, and why that may be."""
+"""Cases that may be plain loops, by the beginnings of their names, with reasons."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,7 +43,7 @@ def target():
 
 
 def plain(module: IRModule, target) -> Iterator[str]:
-    """Why kernels of a model that reduce are plain loops."""
+    """The reasons of kernels of a model that reduce in plain loops."""
     context = context_for(target)
     stages = pipelines(target, context)
     for stage in ("graph", "lower"):
@@ -63,7 +63,7 @@ def plain(module: IRModule, target) -> Iterator[str]:
 def test_samples(name, target):
     decl = registry().ops[name]
     for case in (*op_cases(decl, ("float32", "int32")), *symbolic_cases(decl)):
-        if not any(case.name.startswith(left) for left in LEFT):
+        if not any(case.name.startswith(prefix) for prefix in ALLOWED):
             assert list(plain(case.module, target)) == [], case.name
 
 

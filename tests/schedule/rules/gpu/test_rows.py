@@ -1,4 +1,4 @@
-"""Reductions as launches: sums over any axes, softmax, normalisations, on machines of every kind."""
+"""Launches of reductions: sums over any axes, softmax, normalisations, on machines of every kind."""
 
 from __future__ import annotations
 
@@ -120,20 +120,20 @@ def test_rows_are_read_as_vectors_and_exchanged_by_subgroups():
     made = is_rows(check_launches(kernel_of(std.softmax(tensor(4, 256))), USUAL))
     assert made.vectors() == {4}
     assert "subgroup_shuffle_down" in calls(made)
-    # Two subgroups: each shows one partial result of each of the two reductions.
+    # Two subgroups: each stores one partial result of each of the two reductions.
     assert made.shared_bytes == 2 * 2 * 4
     assert "subgroup_shuffle_down" not in calls(check_launches(kernel_of(std.softmax(tensor(4, 64))), SMALL))
 
 
 class First(RowsRule):
-    """The rule, before those for products."""
+    """The rule with a priority over those for contractions."""
 
     priority = 1000
 
 
 @pytest.mark.parametrize("shape", [(3, 9, 2, 2), (5, 5, 2, 2)], ids=str)
-def test_windows_that_reach_over_the_border(shape):
-    """A window has fewer elements than steps there: a thread has no share of them by its number."""
+def test_windows_that_extend_beyond_the_border(shape):
+    """There a window has fewer elements than steps, so thread indices do not determine its elements."""
     x, w = tensor(*shape), tensor(3, 3, shape[-1], 1, name="w")
     made = std.conv(x, w, padding=(1, 1, 1, 1), layout="NXC", kernel_layout="XIO")
     machine, rules = replace(USUAL, subgroup=16), [First()]
@@ -141,10 +141,10 @@ def test_windows_that_reach_over_the_border(shape):
     assert launched.rule == "gpu.rows"
 
 
-def test_short_rows_share_a_group():
+def test_several_short_rows_have_one_group():
     (one,) = is_rows(check_launches(kernel_of(std.softmax(tensor(64, 64))), USUAL)).kernels
     assert one.attrs["launch"] == ("block.x", "thread.y", "thread.x")
-    # Of an odd number none is left over.
+    # An odd number of rows is covered, too.
     (one,) = is_rows(check_launches(kernel_of(std.softmax(tensor(9, 64))), USUAL)).kernels
     assert one.attrs["launch"] == ("block.x", "thread.x")
 
@@ -160,7 +160,7 @@ def test_adjacent_columns():
     (one,) = made.kernels
     assert one.attrs["launch"] == ("block.x", "thread.x", "thread.y")
     assert made.shared_bytes == ROW.columns * ROW.parts * 4
-    # As many columns as threads: each reduces one.
+    # As many columns as threads: each thread reduces one.
     many = is_rows(check_launches(kernel_of(std.reduce_sum(tensor(4, 2200), axes=(0,))), USUAL))
     assert many.shared_bytes == 0
 
@@ -174,7 +174,7 @@ def test_few_long_rows_are_reduced_in_two_launches():
         )
         assert made.host.attrs["workspaces"] == 1
     is_rows(check_launches(kernel_of(std.reduce_max(tensor(900))), NARROW), 2)
-    # Rows enough for all units: one launch.
+    # Enough rows for all units: one launch.
     is_rows(check_launches(kernel_of(std.reduce_sum(tensor(8, 600), axes=(1,))), USUAL))
 
 
@@ -184,7 +184,7 @@ def test_long_rows_of_several_reductions_have_launches_for_each():
     scaled = std.layer_norm(x, tensor(600, name="s"), tensor(600, name="b"), axis=-1)
     for node in (std.softmax(tensor(1, 700)), std.argmax(tensor(900), axis=0), scaled):
         is_rows(check_launches(kernel_of(node), USUAL), 5)
-    # So few groups that rows have no parts.
+    # So few groups that rows are not split.
     is_rows(check_launches(kernel_of(scaled), NARROW), 3)
 
 

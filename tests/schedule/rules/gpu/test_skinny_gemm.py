@@ -1,4 +1,4 @@
-"""Products of few rows as launches: columns streamed once, steps shared by threads and by groups."""
+"""Launches of skinny GEMM: columns are streamed once, with split-K over threads and groups."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def streams(launched: Launched, launches: int = 1) -> Launched:
     return launched
 
 
-def turned(m: int, n: object, k: object, *batch: int, dtype: str = "float32") -> Node:
+def transposed(m: int, n: object, k: object, *batch: int, dtype: str = "float32") -> Node:
     """A product whose columns are contiguous along K."""
     w = tensor(*batch, n, k, name="w", dtype=dtype)
     order = (*range(len(batch)), len(batch) + 1, len(batch))
     return std.matmul(tensor(*batch, m, k, dtype=dtype), std.transpose(w, axes=order))
 
 
-@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("made", [product, transposed])
 @settings(max_examples=3, phases=[Phase.generate], deadline=None)
 @given(m=st.integers(1, 8), n=st.integers(3, 21), k=st.integers(16, 70), seed=st.integers(0, 9))
 def test_any_sizes(made, m, n, k, seed):
@@ -46,13 +46,13 @@ def test_any_sizes(made, m, n, k, seed):
     streams(check_launches(func, QUICK, seed=seed))
 
 
-@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("made", [product, transposed])
 @pytest.mark.parametrize("machine", [SMALL, USUAL], ids=["small", "usual"])
 def test_machines(made, machine):
     streams(check_launches(kernel_of(made(1, 40, 64)), machine))
 
 
-@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("made", [product, transposed])
 def test_symbolic_sizes(made):
     for n, k, sizes in (
         (N, 32, {N: 13}),
@@ -64,13 +64,13 @@ def test_symbolic_sizes(made):
         streams(check_launches(kernel_of(std.relu(made(2, n, k))), QUICK, sizes))
 
 
-@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("made", [product, transposed])
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 def test_dtypes(made, dtype):
     streams(check_launches(kernel_of(made(3, 24, 32, dtype=dtype)), QUICK))
 
 
-@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("made", [product, transposed])
 def test_batches(made):
     streams(check_launches(kernel_of(made(1, 12, 32, 3)), QUICK))
 
@@ -88,15 +88,15 @@ def test_split_k_of_few_columns():
 
 
 def test_columns_are_read_as_vectors():
-    assert 4 in streams(launch_for(kernel_of(turned(1, 512, 512)), LARGE)).vectors(shared=False)
-    assert 8 in streams(launch_for(kernel_of(turned(8, 512, 512, dtype="float16")), LARGE)).vectors(
+    assert 4 in streams(launch_for(kernel_of(transposed(1, 512, 512)), LARGE)).vectors(shared=False)
+    assert 8 in streams(launch_for(kernel_of(transposed(8, 512, 512, dtype="float16")), LARGE)).vectors(
         shared=False
     )
     few = replace(LARGE, cores=2)
     assert 4 in streams(launch_for(kernel_of(product(1, 4096, 512)), few)).vectors(shared=False)
 
 
-@pytest.mark.parametrize("made", [product, turned])
+@pytest.mark.parametrize("made", [product, transposed])
 def test_other_contractions_are_refused(made):
     assert launch_for(kernel_of(made(9, 64, 64)), USUAL).rule == "gpu.contraction"
     assert launch_for(kernel_of(made(1, 64, 8)), USUAL).rule == "gpu.contraction"

@@ -1,4 +1,4 @@
-"""Windows as launches: depthwise convolutions and pooling, by vectors of channels and tiles of pixels."""
+"""Launches of depthwise convolutions and pooling, by vectors of channels and tiles of pixels."""
 
 from __future__ import annotations
 
