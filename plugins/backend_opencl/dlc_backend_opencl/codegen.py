@@ -2,7 +2,7 @@
 
 Hosts identify memory by handles and not by pointers. Therefore each pointer argument is followed by the
 offset of the first element. If the text uses an extension, a pragma enables it, and the artefact lists it
-(`NEEDS`).
+(`EXTENSIONS`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ else:
 
 FORMAT = "opencl-c"
 """The format of artefacts that are OpenCL C. `launches` in their metadata lists the launches."""
-NEEDS = "extensions"
+EXTENSIONS = "extensions"
 """The key in the metadata for the extensions that the text needs."""
 
 _TYPES = {
@@ -225,10 +225,10 @@ class OpenclCodegen(LaunchCodegen):
         head = [f"#pragma OPENCL EXTENSION {name} : enable" for name in needs]
         head += kernels.defined(text, _MACROS)
         text = "\n".join([*head, *[""] * bool(head), text])
-        metadata: dict[str, Any] = {**made.metadata, NEEDS: needs}
+        metadata: dict[str, Any] = {**made.metadata, EXTENSIONS: needs}
         return replace(made, code=text.encode(), sources={self.forms[0]: text}, metadata=metadata)
 
 
 CODEGEN = OpenclCodegen()
 
-__all__ = ["CODEGEN", "FORMAT", "NEEDS", "OpenclCodegen"]
+__all__ = ["CODEGEN", "EXTENSIONS", "FORMAT", "OpenclCodegen"]

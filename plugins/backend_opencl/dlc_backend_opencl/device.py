@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dlc_backend_opencl.codegen import FORMAT, NEEDS
+from dlc_backend_opencl.codegen import EXTENSIONS, FORMAT
 from dlc_backend_opencl.commands import Commands
 from dlc_backend_opencl.programs import build
 from dlc_backend_opencl.session import Session
@@ -163,7 +163,7 @@ class OpenclDevice(OpenedDevice[Session]):
         """
         _, lists = read_launches(artifact.metadata.get(LAUNCHES))
         session = self.session
-        missing = [name for name in artifact.metadata.get(NEEDS, ()) if name not in session.extensions]
+        missing = [name for name in artifact.metadata.get(EXTENSIONS, ()) if name not in session.extensions]
         if missing:
             raise UnsupportedError(
                 f"{session.name} has no {', '.join(map(str, missing))}, which the kernels need",

@@ -311,13 +311,10 @@ class ContractionScheduler:
             loops = [*others, own, step]
         inner = const_value(s.extent(loops[-1]))
         assert isinstance(inner, int)
-        lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
-        if self.dot and side.along_k:
-            lanes = min(lanes, self.dot.group)
         threads = self.tile.threads
-        while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * threads):
-            lanes //= 2
-        lanes = choose_lanes(lanes, where=side.buffer)
+        lanes = self._choose_copy_lanes(
+            side, inner, points, self.dot.group if self.dot and side.along_k else None
+        )
         flat = s.fuse(*loops) if len(loops) > 1 else loops[0]
         if lanes > 1:
             step, thread, lane = s.split(flat, [None, threads, lanes])
@@ -326,6 +323,14 @@ class ContractionScheduler:
             step, thread = s.split(flat, [None, threads])
         s.bind(thread, self.grid.threads)
         s.unroll(step)
+
+    def _choose_copy_lanes(self, side: Side, inner: int, points: int, most: int | None = None) -> int:
+        """Choose the vector width of copies of an operand's tile of `points` elements, `inner` in a row."""
+        lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
+        lanes = lanes if most is None else min(lanes, most)
+        while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * self.tile.threads):
+            lanes //= 2
+        return choose_lanes(lanes, where=side.buffer)
 
     def _vector(self, loop: LoopRV) -> None:
         extent = const_value(self.s.extent(loop))

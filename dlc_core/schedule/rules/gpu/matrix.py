@@ -243,7 +243,7 @@ class MatrixScheduler(ContractionScheduler):
 
     def _fill_by_threads(self, loops: Sequence[LoopRV], side: Side, transposed: bool) -> None:
         """Fill a tile in shared memory by all threads, along the contiguous axis of the operand."""
-        s, tile, grid = self.s, self.tile, self.grid
+        s, grid = self.s, self.grid
         *others, one, last = loops
         if transposed != side.along_k:
             s.reorder(last, one)
@@ -251,10 +251,7 @@ class MatrixScheduler(ContractionScheduler):
         points, inner = count_of(s, (one, last)), const_value(s.extent(last))
         if points is None or not isinstance(inner, int):
             raise ScheduleError("a tile of an operand has no known size")
-        lanes = max(1, self.machine.description.load_bytes * 8 // side.bits)
-        while lanes > 1 and (side.run % lanes or inner % lanes or points < lanes * tile.threads):
-            lanes //= 2
-        lanes = choose_lanes(lanes, where=side.buffer)
+        lanes = self._choose_copy_lanes(side, inner, points)
         flat = s.fuse(*others, one, last)
         step, subgroup, thread, lane = s.split(flat, [None, self.blocks.subgroups, self.unit.width, lanes])
         if lanes > 1:
