@@ -98,7 +98,8 @@ class _Rows:
         dist = choice.choose()
         self._inline(set(rows), dist.threads)
         stages = [handle for handle in s.get_blocks() if handle != out]
-        self._order(lead, inner)
+        if lead and inner:
+            s.reorder(*lead, *inner)
         at = self._bind_rows(lead, inner, dist, choice)
         for handle in reversed([h for h in stages if not self._is_bound(h)]):
             s.compute_at(handle, at)
@@ -164,10 +165,6 @@ class _Rows:
             return one
         return row if tiles is None else tiles
 
-    def _order(self, lead: list[LoopRV], inner: list[LoopRV]) -> None:
-        if lead and inner:
-            self.s.reorder(*lead, *inner)
-
     def _is_bound(self, handle: BlockRV, at: LoopRV | None = None) -> bool:
         """Whether a block has a launch of its own."""
         loops = self.s.get_loops(handle)
@@ -200,25 +197,14 @@ class _Rows:
         loops = [loop for loop in own if const_value(s.extent(loop)) != 1]
         if not loops:
             return
-        lanes = dist.lanes
-        if lanes > 1 and (
-            vector_lanes(s.get(handle), self.machine) < lanes or not self._is_divisible(loops[-1], lanes)
-        ):
-            lanes_kind = "serial"
-        else:
-            lanes_kind = "vector"
+        extent = const_value(s.extent(loops[-1]))
+        divides = extent is not None and extent % dist.lanes == 0
+        vectorized = divides and vector_lanes(s.get(handle), self.machine) >= dist.lanes
         thread, lane = self._split(loops, dist)
         if lane is not None:
-            if lanes_kind == "vector":
-                s.vectorize(lane)
-            else:
-                s.unroll(lane)
+            (s.vectorize if vectorized else s.unroll)(lane)
         if thread is not None:
             s.bind(thread, dist.axis)
-
-    def _is_divisible(self, loop: LoopRV, lanes: int) -> bool:
-        extent = const_value(self.s.extent(loop))
-        return isinstance(extent, int) and extent % lanes == 0
 
     def _distribute_steps(self, handle: BlockRV, own: Sequence[LoopRV], dist: Distribution) -> None:
         """Distribute the steps of a reduction over the threads of a row."""
