@@ -10,6 +10,7 @@ import numpy as np
 
 import dlc_core as dlc
 from dlc_core.graph.node import PARAM, Function, Node, constant, make_tuple, param, post_order
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -80,6 +81,12 @@ def symbolic() -> Node:
     y = std.tanh(std.add(std.matmul(x, number(24, 40)), number(40)))
     left, right = (std.relu(std.matmul(y, number(40, columns))) for columns in (16, 8))
     return std.concat(left, right, axis=1)
+
+
+def bounded() -> Node:
+    x = param("x", tensor_type((Var("n", bounds=Bounds(0, 9)), 24)))
+    y = std.softmax(std.matmul(x, number(24, 40)), axis=-1)
+    return std.matmul(y, number(40, 8))
 
 
 def heads(rows: int) -> Node:
@@ -189,6 +196,7 @@ NETWORKS: Mapping[str, Callable[[], Node]] = MappingProxyType(
         "spread": spread,
         "perceptron": perceptron,
         "symbolic": symbolic,
+        "bounded": bounded,
         "heads": lambda: heads(7),
         "one_query": lambda: heads(1),
         "block": block,

@@ -19,6 +19,7 @@ OPTIONS = {"square": {"precision": "fast"}}
 CONFIG = {"streamed": {"stream_rows": 3}}
 CASES = {
     "arena.share": {"largest_first": "block", "first_used_first": "block", "separate": "block"},
+    "arena.symbolic": {"upper_bound": "bounded", "exact": "bounded"},
     "attention.form": {"tiled": "one_query", "one_query": "one_query", "unfused": "heads"},
     "concat.part": {"in_place": "symbolic", "copied": "symbolic"},
     "concat.write": {"in_place": "symbolic", "copied": "symbolic"},

@@ -157,6 +157,33 @@ def test_written_parts_are_disjoint() -> None:
     assert len(joined("offset=0", "offset=15").open) == 1
 
 
+def test_parts_that_follow_each_other_take_one_proof_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A detector joins the boxes of each class, whose numbers are symbolic."""
+    sizes = [Var(f"n{i}") for i in range(12)]
+    offsets = [const(0), *sizes]
+    for i in range(1, len(offsets)):
+        offsets[i] = offsets[i - 1] + offsets[i]
+    arena = Buffer("arena", (offsets[-1] * 4,), "uint8")
+    whole = Buffer("whole", (offsets[-1],))
+    parts = [Buffer(f"p{i}", (n,), offset=at) for i, (n, at) in enumerate(zip(sizes, offsets, strict=False))]
+    body = seq(*(store(part, [0], const(0, "float32")) for part in parts))
+    for part in parts:
+        body = View(part, whole, body)
+    func = PrimFunc("main", (arena, *sizes), View(whole, arena, body))
+    proofs = 0
+    prove = Analyzer.prove
+
+    def counted(self: Analyzer, cond: object) -> bool:
+        nonlocal proofs
+        proofs += 1
+        return prove(self, cond)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Analyzer, "prove", counted)
+    found = prove_disjoint(func, arena, {}, written=parts)
+    assert (found.proved, found.open) == (12 * 11 // 2, [])
+    assert proofs <= 3 * len(parts)
+
+
 def test_symbolic_offsets() -> None:
     n = Var("n")
     x, arena = Buffer("x", (n, 4)), Buffer("arena", (64 * n + 64,), "uint8")

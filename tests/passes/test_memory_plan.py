@@ -8,15 +8,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dlc_core.arith import Analyzer
+from dlc_core.decisions import forced
 from dlc_core.graph.node import CALL_PRIM, Function, Node, constant, make_tuple, param, post_order
+from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import const_value
+from dlc_core.ir.expr import Var, const, const_value, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
+from dlc_core.passes.heuristics import MEMORY
 from dlc_core.passes.lower import LowerGroups
-from dlc_core.passes.lower.arena import plan
+from dlc_core.passes.lower.arena import Request, plan
 from dlc_core.passes.lower.memory_plan import MemoryPlan, Steps, plan_in_order, plan_memory, steps_of
 
 SEEDS = range(12)
@@ -137,3 +141,27 @@ def test_shifted_plans_keep_distances() -> None:
     for one, other in zip(found.allocations, moved.allocations, strict=True):
         assert number(other.offset) == number(one.offset) + 128
     check_reads(moved)
+
+
+def test_symbolic_sizes_with_small_bounds_have_known_offsets() -> None:
+    small, large = (
+        Var(name, bounds=Bounds(0, high)) for name, high in (("n", 100), ("m", MEMORY.bounded_bytes))
+    )
+    free = Var("k")
+    requests = [
+        Request(small * 4, 0, 1),
+        Request(small * 8, 1, 2),
+        Request(large * 4, 1, 2),
+        Request(free * 4, 0, 2),
+    ]
+    offsets, size = plan(requests)
+    assert [number(offset) for offset in offsets[:2]] == [832, 0]
+    assert const_value(size) is None  # other sizes come after them
+    with forced("arena.symbolic=exact"):
+        exact, total = plan(requests)
+    assert const_value(exact[1]) is None
+    for n in (0, 1, 100):
+        bytes_ = {v: const(x) for v, x in ((small, n), (large, 5), (free, 7))}
+        assert number(Analyzer().simplify(substitute(total, bytes_))) <= number(
+            Analyzer().simplify(substitute(size, bytes_))
+        )

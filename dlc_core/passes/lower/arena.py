@@ -2,15 +2,21 @@
 
 Requests whose live ranges do not overlap may share bytes.  Known sizes are placed largest first at the lowest
 offset that is free during their live range; symbolic sizes share slots of equal size after them.
+
+A symbolic size with a small upper bound counts as known, with that bound.  Otherwise a detector with one
+symbolic dim for each of its classes has offsets that are sums over all of these dims, and proofs about them
+take minutes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.decisions import Decision
 from dlc_core.ir.expr import Expr, const, const_value, free_vars, maximum
+from dlc_core.passes.heuristics import MEMORY
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
 
@@ -20,6 +26,11 @@ ARENA = Decision(
     "arena.share",
     "In which order values get the lowest free bytes of the arena, or whether each has bytes of its own.",
     ("largest_first", "first_used_first", "separate"),
+)
+SYMBOLIC = Decision(
+    "arena.symbolic",
+    "Whether values of symbolic sizes get the bytes of their upper bound, or those that each call needs.",
+    ("upper_bound", "exact"),
 )
 
 
@@ -41,6 +52,7 @@ def plan(requests: Sequence[Request], align: int = ALIGN) -> tuple[list[Expr], E
     form = ARENA.choose("largest_first")
     if form == "separate":
         requests = [Request(request.size, 0, 0) for request in requests]
+    requests = _bounded(requests)
     total = _allocate_static(requests, offsets, align, in_order=form == "first_used_first")
     size = _allocate_symbolic(requests, offsets, const(total), align)
     return [o for o in offsets if o is not None], size
@@ -82,6 +94,28 @@ def nonnegative_bound(size: Expr) -> Expr:
     for atom, factor in terms.items():
         bound = bound + atom * max(0, factor)
     return bound
+
+
+def _bounded(requests: Sequence[Request]) -> Sequence[Request]:
+    """Return the requests with the upper bounds of symbolic sizes that have a small one."""
+    bounds = [_small_bound(request.size) for request in requests]
+    if all(bound is None for bound in bounds) or SYMBOLIC.choose("upper_bound") == "exact":
+        return requests
+    return [
+        request if bound is None else replace(request, size=const(bound))
+        for request, bound in zip(requests, bounds, strict=True)
+    ]
+
+
+def _small_bound(size: Expr) -> int | None:
+    """Return the largest value of a symbolic size, if it is at most `MEMORY.bounded_bytes`."""
+    if const_value(size) is not None:
+        return None
+    analyzer = Analyzer()
+    for var in free_vars(size):
+        analyzer.declare_dim(var, low=0)
+    _, high = analyzer.const_bounds(size)
+    return max(0, int(high)) if high <= MEMORY.bounded_bytes else None
 
 
 def _rounded(size: int, align: int) -> int:

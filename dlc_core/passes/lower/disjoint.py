@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
+from itertools import pairwise
 
 from dlc_core.arith import Analyzer
 from dlc_core.ir.buffer import Buffer
@@ -255,6 +256,9 @@ class _Checker:
             if buffer in self.written and view.base is not self.arena:
                 parts[view.base].append(view)
         for base, views in parts.items():
+            if self._follow_each_other(views):
+                self.proof.proved += len(views) * (len(views) - 1) // 2
+                continue
             for number, one in enumerate(views):
                 for other in views[:number]:
                     if _disjoint_in_pieces(one.buffer, other.buffer, base):
@@ -267,6 +271,17 @@ class _Checker:
                         self._extent(one.buffer),
                         partial(about, one.buffer, other.buffer, base),
                     )
+
+    def _follow_each_other(self, views: Sequence[View]) -> bool:
+        """Whether each part ends before the next one begins, so that all pairs are disjoint.
+
+        This takes one proof per part instead of one per pair.
+        """
+        extents = [self._extent(view.buffer) for view in views]
+        if not all(extent.ordered for extent in extents):
+            return False
+        extents.sort(key=lambda extent: (extent.sample_begin, extent.sample_end))
+        return all(self.dims.prove(one.end <= other.begin) for one, other in pairwise(extents))
 
 
 def _fixed_dims(dims: Sequence[Var], conditions: Sequence[Condition]) -> dict[Var, Expr]:
