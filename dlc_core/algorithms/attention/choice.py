@@ -17,6 +17,7 @@ from dlc_core.decisions import Decision
 from dlc_core.ir.dtype import dtype
 from dlc_core.schedule.matrices import chain_of, digits_of
 from dlc_core.schedule.rules.cpu.register_tile import choose
+from dlc_core.schedule.rules.cpu.vector import vectors_of
 from dlc_core.schedule.rules.gpu.choices import choose_tile
 from dlc_core.schedule.rules.gpu.heuristics import TILES
 from dlc_core.support.record import record
@@ -67,7 +68,8 @@ def tiled_for(queries: int | None, features: int | None, facts: Description, whe
     if queries == 1:
         preferred: Tiled | None = Tiled(1, 1)
     elif queries is not None:
-        tile = choose(queries, features, lanes, facts.usable_registers, rates=facts.rates)
+        columns = None if features is None else vectors_of(features, lanes) * lanes
+        tile = choose(queries, columns, lanes, facts.usable_registers, rates=facts.rates)
         preferred = Tiled(tile.rows, lanes)
     else:
         # A power of two often divides the number of tokens.

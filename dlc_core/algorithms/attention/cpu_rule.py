@@ -29,7 +29,7 @@ from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.register_tile import fits
 from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
 from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
-from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long
+from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long, vectors_of
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
@@ -83,6 +83,20 @@ class _Part:
     feature: LoopRV
     out: BlockRV
     stage: Mapping[str, BlockRV]
+
+
+def panel_width(rows: int, features: int, lanes: int, registers: int) -> int:
+    """Return the features that a tile of `rows` queries computes at a time.
+
+    Their accumulators fit in the registers.  The tail of a head size that is no multiple of the lanes has
+    several narrower vectors.
+    """
+    for panels in range(1, -(-features // lanes)):
+        width = -(-features // (panels * lanes)) * lanes
+        most = max(vectors_of(size, lanes) for size in (min(width, features), features % width))
+        if fits(rows, most, registers):
+            return min(width, features)
+    return min(lanes, features)
 
 
 class _Attend:
@@ -169,16 +183,10 @@ class _Attend:
         """Schedule all stages of a tile of queries."""
         s = self.s
         tiles, row = s.split(part.row, [None, part.rows], tail="exact")
-        vectors = max(
-            v
-            for v in range(1, self.machine.registers)
-            if v == 1 or fits(part.rows, v, self.machine.registers)
-        )
         extent = const_value(s.extent(part.feature))
         if extent is None:
             raise ScheduleError("the number of features is symbolic")
-        vectors = -(-extent // (-(-extent // (vectors * self.lanes)) * self.lanes))
-        width = min(vectors * self.lanes, extent)
+        width = panel_width(part.rows, extent, self.lanes, self.machine.registers)
         panels, feature = s.split(part.feature, [None, width], tail="shrink")
         s.reorder(tiles, panels, row, feature)
         stage = dict(part.stage)
@@ -192,6 +200,8 @@ class _Attend:
                 s.set_scope(stage[name], 0, "local")
             if name in ("top", "total"):
                 self._over_keys(stage[name])
+            else:
+                self._pad_rows(stage[name])
         self._scores(stage)
         s.vectorize(s.get_loops(stage["weights"])[-1])
         copies = [None] if extent % width == 0 else s.partition(panels, [extent // width])
@@ -202,6 +212,16 @@ class _Attend:
                 self._results(copy[stage["mixed"]], copy[row], copy[feature])
         if self.parallel_tiles:
             s.parallel(tiles)
+
+    def _pad_rows(self, stage: BlockRV) -> None:
+        """Pad the rows of scores or weights to an odd number of cache lines.
+
+        The products with values read one key of all rows at a time.  If rows are a power of two apart, these
+        elements are in one set of the L1 cache, which has fewer ways than a tile has rows.
+        """
+        line = self.machine.description.cache_line // 4
+        row = self.s.get(stage).writes[0].buffer.ndim - 3
+        self.s.storage_align(stage, 0, row, 2 * line, line)
 
     def _scores(self, stage: Mapping[str, BlockRV]) -> None:
         """Compute the scores of a tile for one panel of keys in registers; the tail after the last key is
@@ -270,4 +290,4 @@ class _Attend:
         vectorize_long(s, feature, self.lanes)
 
 
-__all__ = ["TiledAttentionRule"]
+__all__ = ["TiledAttentionRule", "panel_width"]

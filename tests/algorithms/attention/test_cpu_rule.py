@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from dlc_core.algorithms.attention.choice import tiled_for
+from dlc_core.algorithms.attention.cpu_rule import panel_width
 from dlc_core.algorithms.attention.plan import Tiled
 from dlc_core.decisions import forced
 from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.schedule.rules.cpu.register_tile import fits
+from dlc_core.schedule.rules.cpu.vector import vectors_of
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.stmt import For
+from dlc_core.tir.stmt import Alloc, For
 
 MACHINES = {
     "narrow": Description(vector_bits=128, vector_registers=8, parallel=False),
@@ -111,3 +115,31 @@ def test_heads_are_distributed_over_threads():
     made = check(kernel(12, 32, d=32, heads=3, batch=2))
     (parallel,) = (s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel")
     assert parallel.extent.value == 6
+
+
+@pytest.mark.parametrize("machine", [MACHINES["usual"], MACHINES["wide"]], ids=["usual", "wide"])
+@pytest.mark.parametrize("queries", [3, 49, 4096, None])
+def test_accumulators_of_every_head_size_fit_in_the_registers(queries, machine):
+    lanes, registers = machine.lanes(32), machine.usable_registers
+    for features in range(4, 260, 4):
+        plan = tiled_for(queries, features, machine, None)
+        width = panel_width(plan.rows, features, lanes, registers)
+        most = max(vectors_of(size, lanes) for size in (width, features % width))
+        # A tail of one vector's features may take several narrower vectors; its few sums may be spilled.
+        assert width <= lanes or fits(plan.rows, most, registers), (features, plan, width)
+        if features <= lanes:
+            assert fits(plan.rows, vectors_of(features, lanes), registers), (features, plan)
+
+
+@pytest.mark.parametrize("keys", [16, 64, 100, 128])
+def test_rows_of_scores_are_an_odd_number_of_cache_lines_apart(keys):
+    """Otherwise all rows of a tile would be in one set of the L1 cache for 1024 keys."""
+    made = check(kernel(8, keys, rows=8))
+    line = USUAL.cache_line // 4
+    pitches = [
+        s.buffer.element_strides()[-3].value
+        for s in stmts(made.body)
+        if isinstance(s, Alloc) and s.buffer.name in ("attention_scores", "attention_weights")
+    ]
+    assert len(pitches) == 2
+    assert all(pitch % (2 * line) == line for pitch in pitches)

@@ -9,6 +9,11 @@ from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.schedule import Schedule
 
 
+def vectors_of(extent: int, lanes: int) -> int:
+    """Return into how many vectors `vectorize_columns` splits an extent: 28 of 16 lanes are 16 + 8 + 4."""
+    return extent // lanes + (extent % lanes).bit_count()
+
+
 def vectorize_columns(schedule: Schedule, loop: LoopRV, lanes: int) -> None:
     """Unroll a loop of constant extent into vectors; on scalar machines, into elements."""
     extent = const_value(schedule.extent(loop))
