@@ -65,6 +65,9 @@ CASES = {
     "dilation": lambda: depthwise(1, 8, 8, 5, padding=(2, 2, 2, 2), dilation=(2, 2)),
     "images": lambda: depthwise(2, 4, 9, 8, padding=(1, 1, 1, 1)),
     "one dim": lambda: depthwise(1, 17, 8, padding=(1, 1)),
+    "two results per channel": lambda: depthwise(1, 8, 8, 16, multiplier=2, padding=(1, 1, 1, 1)),
+    "eight results per channel": lambda: depthwise(1, 9, 7, 3, multiplier=8, padding=(1, 1, 1, 1)),
+    "three results per channel, no padding": lambda: depthwise(2, 9, 7, 5, multiplier=3, strides=(2, 2)),
     "seven taps": lambda: depthwise(1, 11, 15, 4, kernel=7, padding=(3, 3, 3, 3)),
     "border beyond the window": lambda: depthwise(1, 4, 5, 4, padding=(4, 1, 5, 6), strides=(2, 1)),
     "one tap over the edge": lambda: pool(

@@ -8,6 +8,7 @@ window…] and XIO is [window…, in, out / groups].  Accumulation as in `matmul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -207,12 +208,26 @@ def _conv_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, w: te.Tensor, *bi
     last = layout == "NXC" and attrs["kernel_layout"] == "XIO"
     if last and conv.groups == 1 and conv.window.is_point:
         return finish(_rows(type_, x, w), type_, bias, layout, "conv")
+    if last and conv.group_inputs == 1 and conv.groups > 1 and conv.group_outputs > 1:
+        x, conv = _repeated(x, conv.group_outputs), replace(conv, inputs=conv.outputs, groups=conv.outputs)
     before = in_layout((0, 0, *conv.window.before), layout)
     after = in_layout((0, 0, *conv.window.after), layout)
     source = padded(x, before, after, 0)
     if last and conv.groups > 1 and conv.group_outputs > 1 and conv.group_inputs > 1:
         return finish(_grouped(type_, attrs, conv, source, w), type_, bias, layout, "conv")
     return finish(_contract(type_, attrs, conv, source, w, "conv"), type_, bias, layout, "conv")
+
+
+def _repeated(x: te.Tensor, times: int) -> te.Tensor:
+    """Repeat each channel, so that a depthwise convolution with a channel multiplier reads and writes equal
+    channels: the innermost axis is then contiguous in the input too.
+    """
+
+    def body(*i: Expr) -> Expr:
+        source = (*i[:-1], i[-1] // times)
+        return x[source]
+
+    return compute((*x.shape[:-1], dim(x.shape[-1]) * times), body, "repeated")
 
 
 Element = Callable[[Sequence[Expr]], Expr]
