@@ -1,1 +1,1 @@
-"""Ours against installed peers, in one process, as ratios: `python -m benchmarks`."""
+"""The times of dlc relative to those of installed peers, in one process: `python -m benchmarks`."""

@@ -1,4 +1,4 @@
-"""A run compared with an earlier one, both as the JSON that runs write."""
+"""A comparison of a run with an earlier one, from the JSON files of both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.report import NONE, print_table
 
 THRESHOLD = 0.10
-"""The part by which a time may grow."""
+"""The fraction by which a time may grow."""
 OURS = "dlc"
 Record = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ class Change:
 
     @property
     def factor(self) -> float | None:
-        """The growth of our time without that of the peers' times."""
+        """The growth of our time, divided by the growth of the peers' times."""
         if self.before is None or self.after is None:
             return None
         return self.after / self.before / self.drift
@@ -56,12 +56,13 @@ def compared(
     threads: Collection[int],
     threshold: float = THRESHOLD,
 ) -> list[Change]:
-    """The changes from one run to another, of the models and threads that are `wanted` of the second one.
+    """The changes between two runs, for the models and numbers of threads that are `wanted` of the second
+    one.
 
-    A time is slower if it grew by more than the threshold and if the ranges of the middle 80% of the calls
-    do not overlap, after the growth of the peers' times is divided out.  It is faster in the same way.  A
-    model that failed or was wrong and did neither before is failed; one that was measured before and has no
-    result now is missing.
+    A time is slower if it grew by more than the threshold and if the ranges of the middle 80% of the calls do
+    not overlap, after the growth of the peers' times is divided out. It is faster in the same way. A model
+    that failed or was wrong and did neither before is failed; one that was measured before and has no result
+    now is missing.
     """
     old = {(each["model"], each["threads"]): each for each in before}
     new = {(each["model"], each["threads"]): each for each in after}
@@ -98,7 +99,7 @@ def _median(record: Record) -> float | None:
 
 
 def _drift(old: Record, new: Record) -> float:
-    """1 where the runs have no peer in common."""
+    """The growth of the peers' times; 1 if the runs have no peer in common."""
     first, last = old["milliseconds"], new["milliseconds"]
     logs = [log(last[n]["median"] / first[n]["median"]) for n in first if n in last and n != OURS]
     return exp(sum(logs) / len(logs)) if logs else 1.0

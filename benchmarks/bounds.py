@@ -1,9 +1,9 @@
 """The cost and the findings of bounds proofs: `python -m benchmarks.bounds [NAME ...] [--threads 1,2]`
 
-Models are compiled in one process and without the cache; times are what processors spent.  `pass %` is the
-share of the pass `prove_bounds` in a compile, `main %` that of the proof of the entry and of its memory.
-Accesses are proved, versioned (proved under a condition on sizes that the kernel tests once, and checked
-where it fails) or checked while the kernel runs.
+Models are compiled in one process and without the cache; times are processor times. `pass %` is the fraction
+of a compile that the pass `prove_bounds` takes, `main %` that of the proof of the entry and of its memory.
+Accesses are proved, versioned (proved under a condition on sizes that the kernel tests once, and checked if
+it fails) or checked while the kernel runs.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _normed(g: _Graph, x: str, width: int) -> str:
 
 
 def detector(levels: int = 3, classes: int = 80) -> ModelProto:
-    """A backbone, a pyramid of joined features and heads whose boxes and classes are concatenated."""
+    """A backbone, a feature pyramid, and heads whose boxes and classes are concatenated."""
     g = _Graph()
 
     def conv(x: str, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> str:
@@ -192,7 +192,7 @@ MODELS: Mapping[str, Callable[[], ModelProto]] = {
 
 @contextmanager
 def _watched(figure: Figure) -> Iterator[None]:
-    """Inside, what is proved counts for a figure."""
+    """A context in which proofs are counted in a figure."""
     run_pass, prove_main = prove_bounds.ProveBounds.run_function, lowering.Emitter.proved
 
     def counted(*args: Any) -> Any:
@@ -222,7 +222,7 @@ def _watched(figure: Figure) -> Iterator[None]:
 
 
 def measure(name: str, threads: int, rounds: int = 3, target: str | None = None) -> Figure:
-    """The fastest of some compiles of a model."""
+    """The fastest of several compiles of a model."""
     model = MODELS[name]()
     found = []
     for _ in range(rounds):

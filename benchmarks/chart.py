@@ -16,9 +16,9 @@ from benchmarks.peers import OURS, Peer
 COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 TITLE = "Our time over the peer's: left of the line we are faster"
 WIDEST = 1.5
-"""Ratio at the right end; a longer bar ends there."""
+"""The ratio at the right end. Longer bars are cut there."""
 LABEL, WIDTH, BAR, GAP, TOP = 220, 600, 12, 10, 60
-"""Of the drawing, in pixels."""
+"""The sizes of the drawing, in pixels."""
 
 
 def check_chart(path: Path) -> str:
@@ -31,7 +31,7 @@ def check_chart(path: Path) -> str:
 
 
 def write_chart(path: Path, results: Sequence[Result], peers: Sequence[Peer], caption: str) -> None:
-    """Write the chart; the name's end says which kind."""
+    """Write the chart in the format of the file's suffix."""
     names = [peer.name for peer in peers if peer.name != OURS.name]
     if path.suffix == ".png":
         _png(path, results, names, caption)
@@ -40,7 +40,7 @@ def write_chart(path: Path, results: Sequence[Result], peers: Sequence[Peer], ca
 
 
 def html(results: Sequence[Result], names: Sequence[str], caption: str) -> str:
-    """The chart as a page of its own."""
+    """The chart as a page."""
     parts: list[str] = []
     for index, name in enumerate(names):
         x = LABEL + 130 * index

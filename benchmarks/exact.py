@@ -16,14 +16,14 @@ from onnx.reference import ReferenceEvaluator
 from benchmarks.peers import Array
 
 FIRST_SET = 13
-"""The operator set from which on softmax works along one axis, as the evaluator has it."""
+"""The first operator set in which softmax is along one axis, as the evaluator implements it."""
 
 
 def outputs(path: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """Outputs by name.
 
-    Raises ValueError for a model of an operator set before 13, which the evaluator reads by the rules of
-    later ones, and whatever the evaluator raises at what it does not know.
+    Raises ValueError for a model of an operator set before 13, which the evaluator would compute by later
+    definitions, and the errors of the evaluator.
     """
     model = onnx.load(path)
     version = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)

@@ -1,8 +1,8 @@
-"""The machine model beside this machine: `python -m benchmarks.fit [--json FILE]`
+"""The machine model compared with this machine: `python -m benchmarks.fit [--json FILE]`
 
-It measures the limits of the default target's machine and prints them next to its description (`dlc
-targets -v`): multiply-adds, bytes per cycle from each cache and from memory, the scaling of memory bandwidth
-over cores, and the cost of a parallel loop.  Cycles are those of the description's frequency.
+It measures the limits of the default target's machine and prints them next to its description (`dlc targets
+-v`): multiply-adds, bytes per cycle from each cache and from memory, the scaling of memory bandwidth over
+cores, and the cost of a parallel loop. Cycles are those of the description's frequency.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dlc_core.target.description import Description
 from dlc_core.testing.peak import measure_machine, read_bandwidth
 
 SMALL = 1 << 6
-"""Elements of the loop whose parallel form shows the cost of a fork."""
+"""The number of elements of the loop that measures the cost of a fork."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact of the description, as it is described and as it is measured."""
+    """A number of the description, and its measured value."""
 
     name: str
     unit: str
@@ -44,7 +44,7 @@ class Fact:
 
 
 def facts() -> Iterator[Fact]:
-    """Measure this machine; takes about half a minute."""
+    """Measure this machine, which takes about half a minute."""
     machine = find_target(None).describe()
     found = measure_machine()
     flops = machine.vector_units * machine.lanes(32) * (2 if machine.fma else 1)
@@ -66,7 +66,7 @@ def facts() -> Iterator[Fact]:
 
 
 def fork_seconds(machine: Description) -> float:
-    """Seconds that a parallel loop of little work takes longer than the same loop on one thread."""
+    """The additional seconds of a small parallel loop, compared with the same loop on one thread."""
 
     def seconds(threads: int) -> float:
         @T.prim_func

@@ -1,11 +1,11 @@
-"""Products, layers and memory-bound kernels on a device with threads, ours beside torch's in one process.
+"""GEMM, layers and memory-bound kernels on a GPU, compared with torch in the same process.
 
     python -m benchmarks.gpu                                 # the device of the kind `cuda`
     python -m benchmarks.gpu product --target "cuda -arch=sm_90" --json gpu.json
 
-Times are those of kernels alone, by the device's own events: of ours the sum over a call's kernels, of torch
-a call in a row of many.  Products of torch in eager mode are those of cuBLAS; `max-autotune` is torch.compile
-with that mode.  Without torch, or without a device for it, ours stands alone.
+Times are those of the kernels, measured by events of the device: for dlc the sum over the kernels of a call,
+for torch one of many consecutive calls. In eager mode torch uses cuBLAS for GEMM; `max-autotune` is
+torch.compile with that mode. Without torch, or without a device for it, only dlc is measured.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ from dlc_core.testing.cases import module_of
 Array = np.ndarray[Any, Any]
 RUNS = 20
 TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 2e-3, "int8": 0.0}
-"""How far results may be from torch's, in parts of their largest."""
+"""The tolerances of results compared with torch's, relative to their largest magnitude."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel or a few: what we compile, and the same in torch, on tensors in the order of the inputs."""
+    """A model of one or several kernels, and the same function in torch, on tensors in the order of the
+    inputs.
+    """
 
     name: str
     dtype: str
@@ -52,7 +54,7 @@ class Case:
 
 @dataclass
 class Row:
-    """Milliseconds of a case by who took them, and what went wrong."""
+    """The milliseconds of a case by implementation, and the errors."""
 
     case: Case
     times: dict[str, float] = field(default_factory=dict)
@@ -83,7 +85,7 @@ def product(kind: str, size: int) -> Case:
 
 
 def conv(kind: str, batch: int, size: int, channels: int) -> Case:
-    """A 3 × 3 convolution with an activation, as the middle of a bottleneck."""
+    """A 3 × 3 convolution with an activation, as in the middle of a bottleneck."""
     x, w = _tensors(kind, (batch, channels, size, size), (channels, channels, 3, 3))
     body = std.relu(std.conv(x, w, padding=(1, 1, 1, 1)))
 
@@ -97,7 +99,7 @@ def conv(kind: str, batch: int, size: int, channels: int) -> Case:
 
 
 def softmax(kind: str, rows: int, columns: int) -> Case:
-    """Softmax over long rows: bound by memory."""
+    """Softmax over long rows, which is memory-bound."""
     (x,) = _tensors(kind, (rows, columns))
     body = std.softmax(x)
 
@@ -108,7 +110,7 @@ def softmax(kind: str, rows: int, columns: int) -> Case:
 
 
 def residual(kind: str, rows: int, columns: int) -> Case:
-    """A sum and an activation: bound by memory."""
+    """A sum and an activation, which are memory-bound."""
     x, y = _tensors(kind, (rows, columns), (rows, columns))
 
     def theirs(left: Any, right: Any) -> Any:
@@ -128,7 +130,7 @@ def _torch(name: str) -> Callable[..., Any]:
 
 
 def cases(scale: int) -> list[Case]:
-    """All of them, sizes divided by `scale`."""
+    """All cases, with sizes divided by `scale`."""
     sizes = [max(16, size // scale) for size in (4096, 8192)]
     few = max(1, 32 // scale)
     narrow = ("float16", "bfloat16")
@@ -145,14 +147,14 @@ def cases(scale: int) -> list[Case]:
 
 
 def inputs_of(case: Case) -> list[Array]:
-    """Small numbers of the case's dtype."""
+    """Inputs with small numbers of the case's dtype."""
     rng = np.random.default_rng(0)
     types = [p.type for p in case.module["main"].params]
     return [rng.integers(-4, 5, t.shape).astype(np.float32).astype(dtype(case.dtype).numpy) for t in types]
 
 
 def measured(case: Case, target: str, peers: Mapping[str, Any], runs: int) -> Row:
-    """Ours, and each peer's, on the same inputs."""
+    """Measure dlc and each peer on the same inputs."""
     row = Row(case)
     given = inputs_of(case)
     try:
@@ -176,7 +178,7 @@ def measured(case: Case, target: str, peers: Mapping[str, Any], runs: int) -> Ro
 
 
 def torch_peers() -> dict[str, Callable[[Case, list[Array], int], tuple[float, Array]]]:
-    """Torch, where it is here and has a device."""
+    """Torch in both modes, if it is installed and has a device."""
     try:
         import torch
     except ImportError:
@@ -207,7 +209,7 @@ def torch_peers() -> dict[str, Callable[[Case, list[Array], int], tuple[float, A
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table in Markdown; 2 where there is no device."""
+    """Print the table in Markdown. Returns 2 if there is no device."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
     parser.add_argument("names", nargs="*", help="only cases whose names contain one of these")
     parser.add_argument("--target", default="cuda", help="ours is compiled for it (%(default)s)")

@@ -1,7 +1,7 @@
-"""Single kernels against what the machine can do: `python -m benchmarks.kernels [NAME ...] [--threads 1,2]`
+"""Single kernels compared with the machine's peak: `python -m benchmarks.kernels [NAME ...] [--threads 1,2]`
 
-Each line is a model of one operation, and the time is that of its kernels: conversions of layouts around a
-convolution, which a whole model seldom needs, are not counted.
+Each line is a model of one operation, and the time is that of its kernels. Conversions of layouts around a
+convolution, which larger models seldom need, are not counted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ TITLES = ("kernel", "threads", "rule", "ms", "GFLOP/s", "% of peak", "GB/s", "bo
 
 
 class _Map(nn.Module):
-    """A function of one tensor as a module."""
+    """A module of a function of one tensor."""
 
     def __init__(self, function: Callable[[nn.Tensor], nn.Tensor]) -> None:
         self.function = function
@@ -80,7 +80,7 @@ class _Map(nn.Module):
 
 
 def matmul(rows: int, inner: int, columns: int, direct: bool = False) -> Work:
-    """By a weight that is known at compile time."""
+    """A GEMM with constant weights."""
     module = nn.Linear(inner, columns, bias=False)
     name = f"matmul {rows}×{inner}×{columns}" + (" direct" if direct else "")
     return Work(name, (rows, inner), module, 2 * rows * inner * columns, direct)
@@ -96,7 +96,7 @@ def conv(
     kind: str = "conv",
     direct: bool = False,
 ) -> Work:
-    """Of an image of `size`², padded so that stride 1 keeps its size."""
+    """A convolution of an image of `size`², padded so that stride 1 keeps its size."""
     module = nn.Conv2d(
         channels, filters, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
     )
@@ -143,7 +143,7 @@ def all_work() -> list[Work]:
 def measure(
     work: Work, threads: int, peak: float, runs: int, target: str | None = None, precision: str = "float32"
 ) -> Figure:
-    """The least of some rounds of calls."""
+    """The shortest time of several rounds of calls."""
     module = work.module.init(seed=0)
     with dlc.PassContext(disabled={"winograd", "row_filter", "strassen"} if work.direct else ()):
         exe = dlc.compile(

@@ -22,10 +22,10 @@ from dlc_core.runtime.measure.timing import Spread, spread_of
 
 RTOL, ATOL = 1e-3, 1e-4
 OF_LARGEST = {"bfloat16": 2e-2, "float16": 2e-3}
-"""In narrower precisions, the part of an output's largest value that errors may be."""
+"""The maximum error in narrower precisions, relative to an output's largest value."""
 ROUNDS = 5
 CHEAP = 2e9
-"""Arithmetic operations up to which a model is also evaluated in float64, which takes seconds."""
+"""The maximum number of operations of a model that is also evaluated in float64, which takes seconds."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def best(self) -> str | None:
-        """The fastest of the peers whose outputs fit."""
+        """The fastest of the peers with correct outputs."""
         names = [n for n in self.times if n != OURS.name and self.errors.get(n, 0.0) <= 1]
         return min(names, key=lambda name: self.times[name].median, default=None)
 
@@ -101,12 +101,11 @@ def measure_case(
 ) -> Iterator[Result]:
     """Measure a model for each number of threads; failures are part of the result.
 
-    Ours, and the peers that can, compute in `precision`, whose tolerance is allowed to all.  `target` is that
-    of ours, where it is not the default one.
-
-    Peers that can be are together in this process, the others each in one of their own with `limit` seconds
-    for each of their answers.  If `apart`, each is in one of its own, ours too, so that a crash of any side
-    is a failure of that side; nothing is then computed here, so that there is no time to open.
+    dlc, and the peers that support it, compute in `precision`, whose tolerance applies to all. `target` is
+    the target of dlc, if it is not the default one. Peers that can share a process run in this one, the
+    others each in a separate process with `limit` seconds for each answer. With `apart`, dlc and all peers
+    have separate processes, so that a crash is a failure of one of them. Nothing is then computed here, so
+    the time to open is not measured.
     """
     if precision == "float32":
         precision = case.precision
@@ -150,9 +149,8 @@ def measure_case(
 def interleaved(
     workers: Mapping[str, Here | Worker], seconds: float, failures: dict[str, str]
 ) -> dict[str, Spread]:
-    """Rounds of A, B, A, B, …: each has the machine for an equal time in a round, after calls that are not
-    counted, so that what disturbs the machine disturbs all.  What fails in a call goes to `failures` and is
-    left out.
+    """Rounds of A, B, A, B, …: in each round each worker runs for the same time, after warm-up calls. So
+    disturbances of the machine affect all. Workers that fail are added to `failures` and excluded.
     """
     times: dict[str, list[float]] = {name: [] for name in workers}
     for _ in range(ROUNDS):
@@ -167,7 +165,7 @@ def interleaved(
 
 
 def _peaks(workers: Mapping[str, Here | Worker], failures: dict[str, str]) -> dict[str, int]:
-    """Of those that have a process of their own and have not failed."""
+    """The peak memory of the workers with separate processes that have not failed."""
     found = {}
     for name, worker in workers.items():
         if isinstance(worker, Worker) and name not in failures:
@@ -185,7 +183,7 @@ def _add_memory(
     feeds: Mapping[str, Array],
     limit: float,
 ) -> None:
-    """Each in a new process."""
+    """Measure the memory of each peer in a new process."""
     for peer in peers:
         if peer.name in result.failures:
             continue
@@ -203,7 +201,7 @@ def _add_memory(
 
 
 def _time_to_open(path: Path, threads: int, precision: str, target: str) -> float:
-    """Seconds to open a saved artefact and find its code, ready for a call."""
+    """The seconds to open a saved artefact and load its code."""
     exe = dlc.compile(path, target or None, num_threads=threads, precision=precision)
     with TemporaryDirectory(prefix="dlc-bench-") as folder:
         saved = Path(folder, "model.dlc")
@@ -221,7 +219,7 @@ class _Reference:
 
 
 def _reference(case: Case, path: Path, feeds: Mapping[str, Array], *, evaluate: bool) -> _Reference | None:
-    """The stored outputs, or, if `evaluate`, those in float64 where that is cheap and possible."""
+    """The stored outputs, or with `evaluate` those in float64, if that is cheap and possible."""
     stored = case.expected()
     if stored:
         return _Reference("stored", {int(index): value for index, value in stored.items()})
@@ -230,7 +228,7 @@ def _reference(case: Case, path: Path, feeds: Mapping[str, Array], *, evaluate: 
     try:
         flops = sum(kernel.flops or 0 for kernel in dlc.compile(path).explain().kernels)
     except DlcError:
-        return None  # told where ours is measured
+        return None  # reported when dlc is measured
     if flops > CHEAP:
         return None
     try:
@@ -245,7 +243,7 @@ def _compare(
     truth: _Reference | None,
     of_largest: float | None,
 ) -> None:
-    """Compare all outputs with the truth, else with those of the first peer that has any."""
+    """Compare all outputs with the reference, or with those of the first peer that has any."""
     if truth is None:
         first = next((name for name in outputs if name != OURS.name), None)
         if first is None:
@@ -263,7 +261,7 @@ def _compare(
 
 
 def _excess(got: Array, wanted: Array, of_largest: float | None) -> float:
-    """Tolerances that the largest error takes."""
+    """The largest error in units of the tolerance."""
     if got.shape != wanted.shape:
         return float("inf")
     if not got.size:

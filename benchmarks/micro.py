@@ -1,14 +1,14 @@
-"""Flash and memory of small models on a Cortex-M4: ours beside other tools that make C of models.
+"""Flash and memory of small models on a Cortex-M4: dlc compared with other tools that convert models to C.
 
     python -m benchmarks.micro
 
 Everything is compiled by arm-none-eabi-gcc with the same options, and the sections of the objects are
-counted: flash is code and constants, memory what is written besides the caller's input and output and the
-stack.  What is not installed has no row.
+counted: flash is code and constants; memory is written data without the caller's input and output and the
+stack. Tools that are not installed have no row.
 
-onnx2c     on the PATH, or `ONNX2C`; from the ONNX form of the same model
-emlearn    perceptrons alone, as it converts those of scikit-learn; the same layers with weights of its own
-tflite-micro  its arena alone, which has input and output, too; its code is a library of C++ (see `tflm`)
+onnx2c        on the PATH, or `ONNX2C`; from the ONNX form of the same model
+emlearn       only perceptrons, which it converts from scikit-learn; the same layers with other weights
+tflite-micro  only its arena, which includes input and output; its code is a C++ library (see `tflm`)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MODELS: Mapping[str, Callable[[], IRModule]] = {**networks.NETWORKS, "mobilenet"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of an object."""
+    """The sizes of an object in bytes."""
 
     flash: int
     memory: int
@@ -81,7 +81,7 @@ def compiled(source: Path, level: str) -> Sizes:
 
 
 def ours(options: str) -> Callable[[str, IRModule, Path], Path | None]:
-    """Our C for a Cortex-M4 with these options."""
+    """A function that writes the C of dlc for a Cortex-M4 with these options."""
 
     def build(name: str, module: IRModule, folder: Path) -> Path | None:
         dlc.compile(module, f"c -mcpu=cortex-m4{options}", cache=False).export(folder / "net.c")
@@ -119,7 +119,7 @@ def emlearn(name: str, module: IRModule, folder: Path) -> Path | None:
         warnings.simplefilter("ignore")
         network = MLPClassifier((32,), max_iter=1).fit(rng.standard_normal((100, 64)), np.arange(100) % 10)
     here = Path.cwd()
-    os.chdir(folder)  # the conversion leaves files where it runs
+    os.chdir(folder)  # the conversion writes files to the working folder
     try:
         tool.convert(network, method="inline", dtype="float").save(file="net.h", name="net")
     finally:
@@ -163,7 +163,7 @@ def onnx_of(module: IRModule) -> bytes:
             held.append(numpy_helper.from_array(data, label))
         elif n.op is not PARAM:
             args, attrs = [names[arg] for arg in n.args], _attributes(n)
-            if n.op.name == "reduce_mean":  # some tools know the mean of all pixels by this name alone
+            if n.op.name == "reduce_mean":  # some tools support the mean of all pixels only by this name
                 nodes.append(helper.make_node("GlobalAveragePool", args, [f"{label}_pool"]))
                 args = [f"{label}_pool"]
             if n.op.name in ("reshape", "reduce_mean"):

@@ -1,7 +1,7 @@
-"""The models that are measured: those of a folder, or the default ones, which are generated.
+"""The measured models: those of a folder, or the default ones, which are generated.
 
 The default ones are the nine image classifiers of the onnx package with random weights, and small models of
-other shapes: a perceptron, a transformer layer with 128 tokens, one step of the same with a past, a chain of
+other shapes: a perceptron, a transformer layer with 128 tokens, one step of it with a KV cache, a chain of
 elementwise operators.
 """
 
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A model with inputs, and with outputs where these are known."""
+    """A model with inputs, and with outputs if they are known."""
 
     name: str
     make: Callable[[Path], Path]
@@ -47,8 +47,8 @@ class Case:
 
 
 def folder_cases(folder: Path) -> list[Case]:
-    """Every `.onnx` file of a folder that has a `.npz` file beside it, with the inputs `in_<name>` and,
-    where there are such, the outputs `out_<index>`.
+    """Every `.onnx` file of a folder with an `.npz` file next to it, which has the inputs `in_<name>` and, if
+    known, the outputs `out_<index>`.
     """
     cases = []
     for path in sorted(folder.glob("*.onnx")):
@@ -131,7 +131,7 @@ _LAYER = {
 
 
 def _layer(name: str, tokens: int, past: int) -> ModelProto:
-    """A transformer layer over `tokens`, whose keys and values are joined to those of `past`."""
+    """A transformer layer over `tokens`, whose keys and values are appended to those of `past`."""
     size = WIDTH // HEADS
     given = f", float[1, {HEADS}, {past}, {size}] past_k, float[1, {HEADS}, {past}, {size}] past_v"
     text = f"""
@@ -173,7 +173,7 @@ def _layer(name: str, tokens: int, past: int) -> ModelProto:
 
 
 def elementwise() -> ModelProto:
-    """A million elements through a chain of maps."""
+    """A chain of elementwise functions of a million elements."""
     text = """
     elementwise (float[1024, 1024] x) => (float[1024, 1024] y)
     {

@@ -1,11 +1,11 @@
-"""Errors of products and convolutions of inputs that are hard on them, beside float64.
+"""Errors of GEMM and convolutions on difficult inputs, compared with float64.
 
-    python -m benchmarks.numerics       ours as it is by default and fast, and the peers that are installed
+    python -m benchmarks.numerics       dlc by default and with precision="fast", and installed peers
 
 An error is the largest one of all results, in multiples of ε (|A| |B|): the sum of the sizes of a result's
-terms, times the distance from 1 to the next float32, and for each term the least subnormal number.  Sums of
-k terms in any order stay below k of these.  Results that are not finite where float64's are, or the reverse,
-and those that are not 0 where all terms are, are counted as wrong.
+terms, times the distance from 1 to the next float32, and for each term the least subnormal number. Sums of k
+terms in any order stay below k of these. Results that are not finite where float64's are, or the reverse, and
+those that are not 0 where all terms are, are counted as wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Inputs = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Work:
-    """A product of `x` and constant weights: its model, and its sums in float64 of any factors."""
+    """A product of `x` and constant weights: its model, and a function that computes it in float64."""
 
     name: str
     x: tuple[int, ...]
@@ -145,7 +145,7 @@ def _inputs(work: Work) -> Inputs:
 
 
 def cell(found: Array, exact: Array, sizes: Array, terms: int) -> str:
-    """The largest error of sums of so many terms, and how many results are wrong."""
+    """The largest error of sums of `terms` terms, and the number of wrong results."""
     rounded = exact.astype(np.float32)
     finite = np.isfinite(rounded) & (sizes < LARGEST)
     same = np.isnan(found) == np.isnan(rounded)
@@ -159,7 +159,7 @@ def cell(found: Array, exact: Array, sizes: Array, terms: int) -> str:
 
 
 def rows(peers: Sequence[tuple[str, Peer]], threads: int) -> Iterator[list[str]]:
-    """The table's rows, as they are made."""
+    """Yield the rows of the table."""
     with TemporaryDirectory(prefix="dlc-bench-") as folder, np.errstate(all="ignore"):
         path = Path(folder, "model.onnx")
         for work in WORK:

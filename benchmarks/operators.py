@@ -1,8 +1,8 @@
 """Single operators against onnxruntime: `python -m benchmarks.operators [NAME ...] [--threads 1]`
 
-Rows and maps: what moves and reduces data more than it multiplies.  Each line is an ONNX model of one
-operator, or of the few that a fused kernel is of, run by both in the same process, alternately, with
-preallocated outputs.  `copy` is how fast this machine copies as many bytes: the roofline of such kernels.
+Rows and maps: operators that move and reduce data rather than multiply. Each line is an ONNX model of one
+operator, or of several that dlc fuses. Both run it alternately in the same process, with preallocated
+outputs. `copy` is the time in which this machine copies as many bytes, the roofline of such kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.report import head, machine, print_table
 
 Array = np.ndarray[Any, Any]
 Step = tuple[str, Mapping[str, Any], tuple[Any, ...]]
-"""An operator, its attributes, and what it takes behind the first operand: arrays, or numbers of inputs."""
+"""An operator, its attributes, and its operands after the first one: arrays, or indices of inputs."""
 
 TITLES = ("operator", "threads", "µs", "onnxruntime µs", "ratio", "GB/s", "copy GB/s")
 ROUNDS, SECONDS = 7, 0.02
@@ -32,7 +32,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Operator:
-    """A chain of operators on inputs of given shapes; where there are several results all are outputs."""
+    """A chain of operators on inputs of given shapes. All results of the last one are outputs."""
 
     name: str
     shapes: tuple[tuple[int, ...], ...]
@@ -92,7 +92,7 @@ def _ints(*values: int) -> Array:
 
 
 def rows() -> list[Operator]:
-    """Reductions along axes, and what is made of them."""
+    """Reductions along axes, and operators that use reductions."""
     softmax = [
         Operator("softmax 512×128", ((512, 128),), (one("Softmax", axis=-1),)),
         Operator("softmax 12×128×128", ((12, 128, 128),), (one("Softmax", axis=-1),)),
@@ -285,7 +285,7 @@ def maps() -> list[Operator]:
 
 @dataclass(frozen=True)
 class Line:
-    """The measurements of an operator; times in seconds."""
+    """The measurements of an operator, in seconds."""
 
     name: str
     threads: int
@@ -304,7 +304,7 @@ class Line:
 
 
 def interleaved_times(calls: Sequence[Callable[[], Any]]) -> list[float]:
-    """The least time of each call, in interleaved rounds."""
+    """The shortest time of each call, in interleaved rounds."""
     best = [float("inf")] * len(calls)
     for _ in range(ROUNDS):
         for at, call in enumerate(calls):
@@ -320,7 +320,7 @@ def interleaved_times(calls: Sequence[Callable[[], Any]]) -> list[float]:
 
 
 def measure(operator: Operator, threads: int, target: str | None = None) -> Line:
-    """Both on the same inputs, into outputs that are there."""
+    """Measure both on the same inputs, with preallocated outputs."""
     import onnxruntime
 
     model, feeds = operator.model(), operator.inputs()
@@ -352,7 +352,7 @@ def measure(operator: Operator, threads: int, target: str | None = None) -> Line
 
 
 def _distance(a: Array, b: Array) -> float:
-    """The largest difference, as a part of the largest number."""
+    """The largest difference relative to the largest number."""
     wide, other = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore"):
         apart = np.where((wide == other) | (np.isnan(wide) & np.isnan(other)), 0, np.abs(wide - other))

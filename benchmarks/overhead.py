@@ -1,6 +1,6 @@
 """The overhead of calls and process starts: `python -m benchmarks.overhead [--json FILE]`
 
-Calls are of a model that adds 1 to four numbers, on one thread, from Python.  Starts are whole processes.
+Calls are of a model that adds 1 to four numbers, on one thread, from Python. Starts are those of processes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NUMPY = "import numpy"
 
 
 class AddOne(nn.Module):
-    """The least that a model can do."""
+    """A minimal model."""
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
         return x + 1.0
 
 
 def call_microseconds(call: Callable[[], object], calls: int = CALLS) -> float:
-    """Of the fastest of some rounds, the mean of its calls."""
+    """The mean time of a call in the fastest of several rounds."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -50,7 +50,7 @@ def call_microseconds(call: Callable[[], object], calls: int = CALLS) -> float:
 
 
 def start_milliseconds(code: str, *arguments: str, variables: dict[str, str], rounds: int = 5) -> float:
-    """The fastest of some processes that run a line of Python; the first one does not count."""
+    """The time of the fastest of several processes that run a line of Python, without the first one."""
     best = float("inf")
     for repeat in range(rounds + 1):
         start = time.perf_counter()

@@ -1,7 +1,8 @@
-"""The corpus of `benchmarks.sensitivity`: small programs of the kernels that models spend their time in.
+"""The corpus of `benchmarks.sensitivity`: small programs with the kernels that take most of the time of
+models.
 
 Each has the sizes of published networks and few kernels, so that a change of one kernel shows in the time of
-the program.  Together they are of all kinds: GEMM with one, few, many and any number of rows, convolutions,
+the program. Together they are of all kinds: GEMM with one, few, many and any number of rows, convolutions,
 attention, norms and reductions, elementwise functions, integers, recurrences, and moved data.
 """
 
@@ -35,7 +36,7 @@ class Program:
     """The result; its parameters are the inputs of the program."""
 
     def module(self) -> IRModule:
-        """A new module with the same weights whenever it is made."""
+        """A new module, with the same weights each time."""
         body = self.make()
         return IRModule({"main": Function("main", tuple(_params(body)), body)})
 

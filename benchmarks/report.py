@@ -20,15 +20,15 @@ from benchmarks.peers import OURS, Peer
 from dlc_core.cli.tables import markdown_table
 
 QUIET = 1.5
-"""Load average above which figures are not to be trusted."""
+"""The load average above which figures are not reliable."""
 NONE = "–"
-"""In the place of a figure that was not found."""
+"""The text of a missing figure."""
 BEST = "the best"
 """In geometric means: the fastest peer of each model."""
 
 
 def machine() -> dict[str, Any]:
-    """The facts that the figures depend on."""
+    """The properties of the machine on which the figures depend."""
     names = [
         line.partition(":")[2].strip()
         for line in _read("/proc/cpuinfo").splitlines()
@@ -172,7 +172,7 @@ def geomeans(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, floa
 
 
 def family_means(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, dict[str, float]]:
-    """The geometric means of each family, as `geomeans` has them of all."""
+    """The geometric means of each family, as those of all models by `geomeans`."""
     families = sorted({result.family for result in results} - {""})
     return {name: geomeans([each for each in results if each.family == name], peers) for name in families}
 
@@ -189,7 +189,7 @@ def _family_rows(
 
 
 def above_one(results: Sequence[Result]) -> list[str]:
-    """A line for each result that is slower than the best peer, the slowest first."""
+    """A line for each result that is slower than the best peer, starting with the slowest."""
     found = [
         (ratio, result)
         for result in results
@@ -200,7 +200,7 @@ def above_one(results: Sequence[Result]) -> list[str]:
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
-    """The failures and wrong results, each once, with all numbers of threads."""
+    """The failures and wrong results, each once with its numbers of threads."""
     found: dict[tuple[str, str], list[str]] = {}
     for result in results:
         notes = [
@@ -240,7 +240,7 @@ def print_report(results: Sequence[Result], peers: Sequence[Peer], *, markdown: 
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool) -> None:
-    """A table on the screen, never narrower than its columns need, or as Markdown."""
+    """Print a table as wide as its columns need, or as Markdown."""
     if markdown:
         print(markdown_table(titles, rows))
         return

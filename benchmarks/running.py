@@ -1,4 +1,4 @@
-"""A run of measurements: options, models one after the other, the report, a kept run to compare with."""
+"""A run of measurements: options, measurements of models, the report, comparison with an earlier run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from benchmarks.report import head, machine, print_report, write_json
 
 
 def add_options(parser: argparse.ArgumentParser, *, apart: bool) -> None:
-    """The options of a run; `apart`: each side is in a process of its own, and has its peak of memory."""
+    """Add the options of a run. With `apart` each side has a separate process, and its peak memory is
+    measured.
+    """
     parser.set_defaults(apart=apart)
     parser.add_argument(
         "--targets", nargs="+", default=[], help="of ours: the first is measured, the others beside it"
@@ -66,9 +68,8 @@ def add_options(parser: argparse.ArgumentParser, *, apart: bool) -> None:
 
 
 def run(cases: Sequence[Case], options: argparse.Namespace, wanted: Callable[[str], bool]) -> int:
-    """Measure, report, compare; `wanted` tells which models of an earlier run are expected again.
-
-    Returns 1 where ours is wrong, fails, or is slower than the options allow, 2 where the options are wrong.
+    """Measure, report, compare. `wanted` selects the models of an earlier run that are expected again.
+    Returns 1 if dlc is wrong, fails, or is slower than the options allow, and 2 if the options are wrong.
     """
     peers, facts = installed_peers(), machine()
     wrong = _mistake(cases, peers, options)
@@ -153,7 +154,7 @@ def _measured(
 
 
 def _slower_targets(results: Sequence[Result], options: argparse.Namespace) -> list[str]:
-    """A line for each result whose first target takes more than `--at-most` times another's time."""
+    """A line for each result whose first target takes more than `--at-most` times the time of another one."""
     return [
         f"{each.model}, threads {each.threads}: {ratio:.2f} times the time for {target}"
         for each in results
@@ -165,6 +166,6 @@ def _slower_targets(results: Sequence[Result], options: argparse.Namespace) -> l
 
 
 def _progress(model: str) -> None:
-    """Show what is being measured, where somebody looks on."""
+    """Show the model that is being measured, on a terminal."""
     if sys.stderr.isatty():
         print(f"\r  {model:40}\r", end="", file=sys.stderr, flush=True)

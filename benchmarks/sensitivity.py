@@ -1,8 +1,8 @@
 """The effects of the numbers of heuristics: `python -m benchmarks.sensitivity [NAME ...]`
 
-Each number is halved and doubled, or multiplied by each `--factor`.  Programs of the corpus whose compile
-reads it are lowered again and compared with the default.  Where kernels differ, both versions run alternately
-in this process, and the ratio of their times says whether the number matters.
+Each number is halved and doubled, or multiplied by each `--factor`. Programs of the corpus whose compile
+reads it are lowered again and compared with the default. If kernels differ, both versions run alternately in
+this process, and the ratio of their times shows whether the number matters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROUNDS = 15
 MATTERS = 0.03
 """The difference of times from which a number matters.  Such measurements are repeated with new code."""
 TOLERANCE = 2e-2
-"""Of an output's largest value; larger differences are failures, not choices."""
+"""The tolerance relative to an output's largest value. Larger differences are failures."""
 
 Clock = Callable[[], float]
 
@@ -128,7 +128,7 @@ def ratio_of(
 
 
 def _timed(call: Callable[[], object], number: int, clock: Clock) -> float:
-    """Seconds of calls after one that is not counted, which brings the data into the caches."""
+    """The seconds of calls after a warm-up call, which loads the data into the caches."""
     call()
     start = clock()
     for _ in range(number):
@@ -137,7 +137,7 @@ def _timed(call: Callable[[], object], number: int, clock: Clock) -> float:
 
 
 class Versions:
-    """A program as it is compiled by default, and the measurements of other versions."""
+    """A program compiled with default numbers, and the measurements of other versions."""
 
     def __init__(self, program: Program, target: str, clock: Clock, precision: str = "float32") -> None:
         self.program, self.target, self.clock, self.precision = program, target, clock, precision
@@ -154,8 +154,8 @@ class Versions:
     def affecting(self, values: Mapping[str, Any]) -> set[str]:
         """The names of the numbers that change kernels, or fail.
 
-        Of numbers that change nothing together, none is tried alone: a compile takes long, and most of them
-        do not change anything.
+        Numbers that together do not change kernels are not tried separately, because compiles are slow and
+        most numbers do not change kernels.
         """
         if not values or not self._affect(values):
             return set()
@@ -172,7 +172,7 @@ class Versions:
             return True
 
     def change(self, values: Mapping[str, Any], seconds: float) -> Change | None:
-        """The change by these numbers, measured for about that many seconds; None if no kernel differs."""
+        """The change by these numbers, measured for about `seconds` seconds; None if no kernel differs."""
         kernels: tuple[str, ...] = ()
         try:
             kernels, text = self._difference(values)
@@ -218,7 +218,7 @@ class Versions:
         return cast(Callable[[], object], exe.bind(self._inputs, self._outputs))
 
     def _ratio(self, key: str, values: Mapping[str, Any], seconds: float) -> float:
-        """The ratio of times.  One that matters is measured again; the one nearer to 1 counts."""
+        """The ratio of times. If it matters, it is measured again, and the one closer to 1 is returned."""
         if key not in self._ratios:
             self._default = self._default or self._bound({})
             changed = self._bound(values)
@@ -324,7 +324,7 @@ def main(
         raise typer.Exit(2)
     facts = machine()
     console.print(head(facts, [OURS]), markup=False)
-    # The time of a thread does not count the time in which other processes have its core.
+    # The time of a thread does not include the time of other processes on its core.
     clock = time.thread_time if threads == 1 else time.perf_counter
     factors = factor or (0.5, 2.0)
     found: list[Row] = []
@@ -343,7 +343,7 @@ def main(
 
         for row in rows(numbers, versions, factors, seconds, changing, step):
             found.append(row)
-            if output is not None:  # after each row, so that little is lost if the run is stopped
+            if output is not None:  # written after each row, so that little is lost if the run is stopped
                 record = {"machine": facts, "rows": [each.record() for each in found]}
                 output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print_table(TITLES, [row.cells() for row in found], markdown=markdown)

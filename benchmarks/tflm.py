@@ -1,8 +1,8 @@
 """The memory that TensorFlow Lite Micro needs for a small model: its arena, as its interpreter counts it.
 
 The wheel `tflite-micro` has the interpreter, with the reference kernels, and the classes of the file format;
-the file is written here, layer by layer, with channels last.  The interpreter is a 64-bit program: what it
-keeps for each tensor and node is larger there than on a microcontroller, the tensors themselves are not.
+the file is written here, layer by layer, with channels last. The interpreter is a 64-bit program, so its
+records of tensors and nodes are larger than on a microcontroller; the tensors themselves are not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Writer:
             self.tensors[n] = self.plain(n)
 
     def tensor(self, n: Node) -> int:
-        """The number of a value's tensor."""
+        """The index of a value's tensor."""
         if n in self.waiting:
             self.tensors[n] = self.layer(*self.waiting.pop(n), activation=0)
         return self.tensors[n]
@@ -152,7 +152,7 @@ def last(shape: Any) -> tuple[int, ...]:
 
 
 def arena(module: IRModule, size: int = 1 << 22) -> tuple[int, int] | None:
-    """Bytes of the arena: all, and those of them for tensors; None without the wheel."""
+    """The bytes of the arena: all, and those for tensors; None without the wheel."""
     try:
         from tflite_micro.python.tflite_micro import runtime
         from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema

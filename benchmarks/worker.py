@@ -1,7 +1,6 @@
-"""Workers that load a model and call it alternately: in this process, or in one of their own.
-
-A process of its own isolates crashes, hangs, conflicting libraries and memory.  Parent and worker exchange
-pickled messages over a pipe.
+"""Workers that load a model and call it alternately: in this process, or in separate ones. A separate process
+isolates crashes, hangs, conflicting libraries and memory. Parent and worker exchange pickled messages over a
+pipe.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from benchmarks.peers.base import Array, Peer, Session
 
 CALLS = 3
-"""After which the memory is measured."""
+"""The number of calls after which the memory is measured."""
 
 
 class Here:
@@ -39,7 +38,7 @@ class Here:
         self._last = self.first_seconds - self.load_seconds
 
     def measure(self, seconds: float) -> list[float]:
-        """As `Worker.measure`."""
+        """Like `Worker.measure`."""
         try:
             found = _measure(self._session, self._feeds, seconds, self._last)
         except Exception as error:
@@ -52,9 +51,8 @@ class Here:
 
 
 class Worker:
-    """A peer in a process of its own that has loaded a model and called it once.
-
-    All that goes wrong, crashes too, is a RuntimeError.
+    """A peer in a separate process that has loaded a model and called it once. All errors, including crashes,
+    are RuntimeErrors.
     """
 
     load_seconds: float
@@ -86,17 +84,17 @@ class Worker:
             raise
 
     def measure(self, seconds: float) -> list[float]:
-        """Seconds of calls one after the other, after some that are not counted."""
+        """The seconds of consecutive calls, after warm-up calls."""
         found: list[float] = self._request(("measure", seconds))
         return found
 
     def resident(self) -> int:
-        """Bytes of the process in memory after a few calls, pages shared with files included."""
+        """The resident bytes of the process after a few calls, including pages shared with files."""
         found: int = self._request(("resident",))
         return found
 
     def peak(self) -> int:
-        """The most bytes that the process has had in memory so far, its compile included."""
+        """The peak of resident bytes of the process so far, including its compile."""
         found: int = self._request(("peak",))
         return found
 
@@ -146,7 +144,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _measure(session: Session, feeds: Mapping[str, Array], seconds: float, last: float) -> list[float]:
-    """Times of calls, at least of one.  If a call takes longer than `seconds`, there is no warm-up call."""
+    """The times of at least one call. If a call takes longer than `seconds`, there is no warm-up call."""
     if last < seconds:
         until = time.perf_counter() + 0.1 * seconds
         session(feeds)
@@ -164,7 +162,7 @@ def _measure(session: Session, feeds: Mapping[str, Array], seconds: float, last:
 
 
 def _status(key: str) -> int:
-    """Bytes of this process by the kernel's name for them; 0 where the system does not say."""
+    """A number of bytes of this process by its name in /proc/self/status; 0 if the system has none."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -173,7 +171,7 @@ def _status(key: str) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The error in one line: the first that mentions an error, else the first."""
+    """The first line of an error that contains "error", else its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "error:" in line), lines[0] if lines else type(error).__name__)
 
@@ -183,6 +181,6 @@ if __name__ == "__main__":
     try:
         serve(channel)
     except EOFError:
-        pass  # nobody asks any more
+        pass  # the parent has closed the pipe
     except Exception as error:  # noqa: BLE001 (the parent tells it below the tables)
         channel.send(("failed", _reason(error)))

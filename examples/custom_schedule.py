@@ -1,6 +1,5 @@
-"""A schedule of one's own: the primitives of `Schedule`, and what they make of the program.
-
-Each primitive checks that the program keeps its meaning; one that would not is refused with the reason.
+"""A custom schedule: the primitives of `Schedule`, and the resulting program. Each primitive checks that the
+program keeps its meaning; otherwise it is refused with the reason.
 """
 
 import numpy as np

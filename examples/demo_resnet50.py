@@ -1,10 +1,10 @@
-"""ResNet-50 end to end on this machine: compile, check the numbers, measure, show where the time goes.
+"""ResNet-50 end to end on this machine: compile, check the numbers, measure, show the time of kernels.
 
     python examples/demo_resnet50.py [--threads 1,2] [--cold]
 
-The model comes with the onnx package, together with an output.  Its file says that all weights are 0.02, so
-that all classes come out alike and that output proves little; the demo therefore runs the network with random
-weights too and compares with the `reference` target, which computes every op in plain NumPy.
+The model comes with the onnx package, together with an output. All its weights are 0.02, so all classes have
+equal outputs, which proves little. Therefore the demo also runs the network with random weights and compares
+it with the `reference` target, which computes every op in NumPy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def build(model: Any, label: str, cold: bool) -> Any:
-    """The model compiled: from the cache, where an earlier run has left it there."""
+    """Compile the model, or open it from the cache if an earlier run stored it."""
     with progress(label, None) as tell:
         exe, seconds = timed(lambda: dlc.compile(model, cache=not cold, progress=tell))
     if exe.report["cache"] == "hit":
@@ -53,7 +53,7 @@ def build(model: Any, label: str, cold: bool) -> Any:
 
 
 def check(name: str, got: Any, expected: Any) -> bool:
-    """Whether all probabilities are within tolerance; tells the errors and the best five classes."""
+    """Whether all probabilities are within tolerance. Prints the errors and the best five classes."""
     off = np.abs(got - expected)
     fits = bool(np.all(off <= ATOL + RTOL * np.abs(expected)))
     verdict = "[green]fits[/]" if fits else "[bold red]WRONG[/]"

@@ -1,7 +1,7 @@
 """`add_one`: built, exported as a shared library, loaded back, called, timed.
 
-The library needs neither Python nor dlc; its header says how C calls it.  Loading native code is an act of
-its own, `dlc.load_library`: `dlc.open` never runs anything of a file.
+The library needs neither Python nor dlc; its header says how C calls it. `dlc.load_library` loads native
+code; `dlc.open` never runs code of a file.
 """
 
 import tempfile

@@ -1,7 +1,6 @@
-"""A compiler of one's own for parts of a model: patterns, predicates, regions, and what is left for the host.
-
-The "matrix unit" of this example knows dense layers of at most 4096 weights.  Its compiler makes a list of
-instructions of each region, its device runs that in NumPy.  Nothing else knows of it.
+"""A custom compiler for parts of a model: patterns, predicates, regions, and the rest for the host. The
+"matrix unit" of this example computes dense layers of at most 4096 weights. Its compiler makes a list of
+instructions of each region, which its device runs in NumPy.
 """
 
 import json
@@ -33,7 +32,7 @@ def patterns() -> list[RegionPattern]:
 
 
 def compile_region(region: Region, target: Target) -> Artifact:
-    """Instructions (operation, input, offset and shape of weights and bias), with the constants behind."""
+    """Instructions (operation, input, offset and shape of weights and bias), followed by the constants."""
     values = {p: index for index, p in enumerate(region.function.params)}
     constants = bytearray()
 
@@ -52,7 +51,7 @@ def compile_region(region: Region, target: Target) -> Artifact:
 
 
 class Program:
-    """Loaded code.  An entry that has `evaluate` takes and gives arrays."""
+    """Loaded code. An entry with `evaluate` takes and returns arrays."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
@@ -102,7 +101,7 @@ class Plugin:
         return [Partitioner("unit-dense", "unit", patterns(), compile_region)]
 
 
-with fresh_registry({"unit": Plugin()}):  # an installed package needs no such line
+with fresh_registry({"unit": Plugin()}):  # an installed package does not need this line
     model = mlp()
     x = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
     expected = dlc.compile(model, "reference")(x)
@@ -117,5 +116,5 @@ with fresh_registry({"unit": Plugin()}):  # an installed package needs no such l
     print("\nwith room for 1000 weights:", *small.explain().refusals(), sep="\n  ")
 
     with tempfile.TemporaryDirectory() as folder:
-        exe.save(Path(folder) / "mlp.dlc")  # the code of all targets is in it
+        exe.save(Path(folder) / "mlp.dlc")  # it contains the code of all targets
         np.testing.assert_array_equal(dlc.open(Path(folder) / "mlp.dlc")(x), exe(x))

@@ -1,4 +1,4 @@
-"""Ten lines: an ONNX model, here one that comes with the onnx package, on this machine."""
+"""Ten lines: compile and run an ONNX model of the onnx package on this machine."""
 
 from pathlib import Path
 

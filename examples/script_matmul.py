@@ -2,9 +2,9 @@
 
     python examples/script_matmul.py [--size 1024]
 
-Each step goes on from the one before and prints the speed on one thread; the peak is that of a loop of
-independent fused multiply-adds, measured in the same run.  Tile sizes follow from the target's description:
-how long a vector is, and how many of them there are registers for.
+Each step continues the one before and prints the speed on one thread. The peak is that of a loop of
+independent fused multiply-adds, measured in the same run. Tile sizes follow from the target's description:
+the length of vectors and the number of vector registers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def matmul(a: T.Buffer((N, N), "float32"), b: T.Buffer((N, N), "float32"), c: T.
 
 
 def register_tile(size: int, lanes: int, registers: int) -> tuple[int, int]:
-    """Rows and vectors of a tile of accumulators: the one with most work for each operand that is loaded.
+    """Rows and vectors of a tile of accumulators: the tile with the most work per loaded operand.
 
     The accumulators, the vectors of one step and an element of the other matrix are in registers at once.
     """
@@ -55,9 +55,9 @@ expected = x @ y
 
 
 def report(step: str, schedule: Schedule, threads: int = 1, repeat: int = 7) -> float:
-    """Build the schedule as it is, check its result, print and give its GFLOP/s."""
+    """Build the schedule, check its result, print and return its GFLOP/s."""
     last = schedule.copy()
-    last.compact_buffers()  # temporaries take what one tile needs; the last step of every schedule
+    last.compact_buffers()  # the last step of every schedule: temporaries shrink to the size of one tile
     exe = dlc.build(last, num_threads=threads)
     np.testing.assert_allclose(exe(x, y), expected, rtol=1e-3, atol=1e-3)
     timing = exe.time_evaluator(number=1, repeat=repeat, min_repeat_ms=2, warmup=0)(x, y)

@@ -1,7 +1,7 @@
 """One executable for every batch size, and one for a single size.
 
-A dim that has a name in the model stays symbolic: it is computed in native code at each call.  `shapes` pins
-it, by its own name or by the input's whole shape.
+A dim with a name in the model is symbolic: native code computes with its size at each call. `shapes` pins it,
+by its name or by the input's shape.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A 2D convolution: as an expression, with a schedule of its own, and with the one that the rules choose."""
+"""A 2D convolution: as an expression, with a custom schedule, and with the one that the rules choose."""
 
 from __future__ import annotations
 

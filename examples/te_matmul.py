@@ -1,7 +1,5 @@
-"""A matrix product as tensor expressions, compiled by itself: `dlc.build`.
-
-The schedule is chosen by the rules of the target, from the loops and the reads alone; a product with bias and
-ReLU becomes one kernel.
+"""A matrix product as tensor expressions, compiled by `dlc.build`. The rules of the target choose the
+schedule from the loops and the reads. A product with bias and ReLU becomes one kernel.
 """
 
 import numpy as np

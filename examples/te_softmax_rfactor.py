@@ -1,7 +1,6 @@
-"""Softmax of rows; its sums run in vector lanes, which `rfactor` makes of one accumulator.
-
-A sum of floats may not be reordered unasked, so that a single accumulator waits for each addition.  `rfactor`
-is the asking: partial sums, one for each lane of a vector, and a last sum over those.
+"""Softmax of rows, whose sums run in vector lanes by `rfactor`. The compiler does not reorder a sum of floats
+by itself, so a single accumulator waits for each addition. `rfactor` requests it: partial sums, one for each
+lane of a vector, and a final sum over those.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A matrix product scheduled stage by stage, for those who know schedules of tensors: `s[C].split(…)`.
+"""A matrix product scheduled stage by stage, with the schedules of tensors: `s[C].split(…)`.
 
 The product is computed in tiles of the result, each kept in registers until its sums are complete.
 """

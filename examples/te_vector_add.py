@@ -1,4 +1,4 @@
-"""Vector addition: an expression, the loop nest that it means, and the nest after a split."""
+"""Vector addition: an expression, its loop nest, and the nest after a split."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ outer, inner = schedule.split(i, [None, 16])
 print(f"after the split, 16 elements a step ({N} is no multiple of 16: the last step is guarded)\n")
 print(schedule.show(), "\n")
 
-# A tail that runs by itself needs no guard, so that whole steps can be vectors.
+# A separate tail needs no guard in the main loop, so its iterations can be vectors.
 schedule = Schedule(func)
 (i,) = schedule.get_loops(schedule.get_block("c"))
 loops = schedule.split(i, [None, 16], tail="partition")

@@ -1,9 +1,9 @@
 """A 16×16 matrix unit: described, tensorised into a product, run by a Python reference and as native code.
 
-A tensor intrinsic says what a machine computes at once (`desc`, in the script), what stands in the program
-for it (`impl`), and what both mean (`reference`, in NumPy).  Here are two for one description: `mma_unit`
-calls a function of the machine, which this one does not have, so that the interpreter runs it by its
-reference; `mma_native` is written in the script, and compiled.
+A tensor intrinsic has a description of the machine's computation (`desc`, in the script), its implementation
+in programs (`impl`), and the reference of both in NumPy (`reference`). Here are two for one description:
+`mma_unit` calls a function that this machine does not have, so the interpreter runs its reference;
+`mma_native` is written in the script, and compiled.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def unit(
     b_step: T.int64,
     c_step: T.int64,
 ):
-    """The machine's function gets where the tiles are, and how far apart their rows."""
+    """A call of the machine's function with the addresses of the tiles and the strides of their rows."""
     T.evaluate(
         T.call_extern(
             "unit_mma",
@@ -63,7 +63,7 @@ def native(
     b: T.Buffer((TILE, TILE), "float32"),
     c: T.Buffer((TILE, TILE), "float32"),
 ):
-    """Rows of the tile in registers while the products are summed."""
+    """Rows of the tile stay in registers while the products are summed."""
     rows = T.alloc_buffer((TILE, TILE), "float32", scope="local")
     for i in T.unroll(TILE):
         for j in T.vectorized(TILE):

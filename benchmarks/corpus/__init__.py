@@ -9,9 +9,9 @@
 
 `build` makes networks of random weights of a fixed seed by the exporters of PyTorch, of networks of this
 repository, of torchvision, timm and transformers, and of scikit-learn, LightGBM and XGBoost, or takes models
-that installed packages ship.  Each is built in a process of its own, and stored with inputs and with the
-outputs of PyTorch or of onnxruntime.  `measure` runs them all for each number of threads against the peers.
-`check` compiles each with dlc and compares: an outcome is "right", "wrong", or the first line of the error;
-"still" is one whose outputs are right and hardly change with the inputs, which says little.  `phases`
-compiles and runs each for one and two threads, from the cache in a new process, and in guard mode.
+that installed packages ship. Each is built in a separate process, and stored with inputs and with the outputs
+of PyTorch or of onnxruntime. `measure` measures all of them and the peers for each number of threads. `check`
+compiles each with dlc and compares: an outcome is "right", "wrong", or the first line of the error; "still"
+means that outputs are right but hardly depend on the inputs, which proves little. `phases` compiles and runs
+each for one and two threads, from the cache in a new process, and in guard mode.
 """

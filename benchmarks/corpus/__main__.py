@@ -18,7 +18,7 @@ from benchmarks.report import print_table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; 1 where a model is wrong, crashed or regressed."""
+    """The command line. Returns 1 if a model is wrong, crashed or is slower than before."""
     options = parser().parse_args(arguments)
     if options.what == "list":
         rows = listing.rows(chosen(options.only, small=options.small), options.folder)
@@ -80,7 +80,7 @@ COMMANDS = {
 
 
 def run_phases(folder: Path, only: str) -> int:
-    """Print the outcomes of each model of a folder in each phase; 1 where one is not right."""
+    """Print the outcomes of each model of a folder in each phase. Returns 1 if one is not right."""
     paths = [p for p in sorted(folder.glob("*.onnx")) if only.replace("/", "-") in p.stem]
     found = {}
     for path in paths:

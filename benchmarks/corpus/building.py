@@ -1,4 +1,4 @@
-"""Models, each with inputs and outputs, built in processes of their own."""
+"""Building models with inputs and outputs, each in a separate process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.corpus.small.published import given
 
 
 def build_one(name: str, folder: Path) -> None:
-    """Write one model, its inputs, and the outputs of onnxruntime where the recipe did not write others."""
+    """Write one model, its inputs, and the outputs of onnxruntime if the recipe wrote none."""
     if find_spec("torch") is not None:
         import torch
 
@@ -41,7 +41,7 @@ def build_one(name: str, folder: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value as an array that can be stored: texts of NumPy's own kind, of maps a row of values for each."""
+    """A value as an array that can be stored: strings have NumPy's dtype, and maps are rows of values."""
     if isinstance(value, list):
         return np.array([list(item.values()) for item in value])
     array = np.asarray(value)
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 def drawn(info: Any, rng: np.random.Generator, own: Any = None) -> Any:
-    """An input of a session, of a shape of its own or that value; dims without a size are 2."""
+    """A random input of a session, or the given shape or value; dims without a size are 2."""
     if isinstance(own, np.ndarray):
         return own
     shape = own or [size if isinstance(size, int) else 2 for size in info.shape]
@@ -76,13 +76,13 @@ def build(folder: Path, wanted: Sequence[Recipe], limit: float) -> int:
         outcome = _apart(recipe.name, folder, limit)
         if outcome:
             failures += 1
-            path.unlink(missing_ok=True)  # it may be half of a file
+            path.unlink(missing_ok=True)  # the file may be incomplete
         print(f"{recipe.name}: {outcome or 'built'} ({time.perf_counter() - start:.0f} s)", flush=True)
     return failures
 
 
 def _apart(name: str, folder: Path, limit: float) -> str:
-    """Build a model in a process of its own; return the error, empty if there is none."""
+    """Build a model in a separate process. Returns the error, or an empty text."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.corpus", "one", str(folder), "--only", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)

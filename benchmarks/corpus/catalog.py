@@ -21,7 +21,7 @@ def recipes() -> Mapping[str, Recipe]:
 
 
 def chosen(only: str = "", *, small: bool | None = None) -> list[Recipe]:
-    """The recipes whose names contain one of the texts that `only` has with commas between."""
+    """The recipes whose names contain one of the texts of `only`, which are separated by commas."""
     parts = only.split(",")
     return [
         each

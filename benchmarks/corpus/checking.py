@@ -1,4 +1,4 @@
-"""The outcomes of models: what dlc makes of them, compared with the stored results."""
+"""The outcomes of models: the results of dlc, compared with the stored ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from benchmarks.corpus.building import plain
 from benchmarks.corpus.catalog import recipe_of
 
 RTOL = {"float32": 2e-3, "bfloat16": 2e-2, "int8": 2e-2}
-"""By dtype of the recipe, the part of an output's largest value that errors may be.
-
-Networks that round to 8 bits move by a step where the last bit of a float decides.
+"""By dtype of the recipe, the maximum error relative to an output's largest value. Networks that round to 8
+bits may differ by a step because of the last bit of a float.
 """
 
 
@@ -83,14 +82,14 @@ def _other(feeds: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moves(before: Any, after: Any, least: float) -> bool:
-    """Whether other inputs give other outputs, by more than what counts as right."""
+    """Whether other inputs have other outputs, by more than the tolerance."""
     if before.shape != after.shape:
         return True
     return bool(np.any(np.abs(before.astype(np.float64) - after.astype(np.float64)) > least))
 
 
 def check(folder: Path, only: str) -> list[dict[str, Any]]:
-    """The outcomes of all models of a folder, each in a process of its own."""
+    """The outcomes of all models of a folder, each in a separate process."""
     records = []
     for path in sorted(folder.glob("*.onnx")):
         if only.replace("/", "-") not in path.stem or not path.with_suffix(".npz").exists():
@@ -110,7 +109,7 @@ def check(folder: Path, only: str) -> list[dict[str, Any]]:
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """Markdown."""
+    """The outcomes as a table in Markdown."""
     lines = [
         "| model | outcome | largest error / largest output | ops on the host |",
         "| --- | --- | --- | --- |",

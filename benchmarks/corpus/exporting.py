@@ -14,11 +14,11 @@ from benchmarks.corpus.recipe import SEED, Make, Network
 
 OPSET = 18
 KEPT: list[Any] = []
-"""Objects that must live as long as the process."""
+"""Objects that must stay alive until the process ends."""
 
 
 def write(network: Make, batch: int, dims: Mapping[str, int], path: Path) -> None:
-    """The model file, and the inputs and PyTorch's outputs in the `.npz` file beside it."""
+    """Write the model file, and the inputs and PyTorch's outputs to the `.npz` file next to it."""
     stand_in_operators()
     sizes = {name: size for name, size in dims.items() if name != "batch"}
     made = network(batch, **sizes)
@@ -38,10 +38,10 @@ def results(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def export(module: Any, made: Network, path: Path, dims: Mapping[str, int], outputs: int) -> None:
-    """The model file by one of PyTorch's exporters; its outputs are named `out_0`, `out_1` …"""
+    """Write the model file by one of PyTorch's exporters. The outputs are named `out_0`, `out_1` …"""
     import torch
 
-    torch.backends.mha.set_fastpath_enabled(False)  # it is one operator that only PyTorch knows
+    torch.backends.mha.set_fastpath_enabled(False)  # it is a single operator that only PyTorch defines
     options: dict[str, Any] = {}
     axes = made.symbolic_axes(dims)
     for arg, places in zip(made.args, axes):
@@ -69,7 +69,7 @@ def export(module: Any, made: Network, path: Path, dims: Mapping[str, int], outp
 
 
 def save(path: Path, feeds: Mapping[str, Any], outputs: Sequence[Any]) -> None:
-    """Write the inputs and outputs of a model beside its file."""
+    """Write the inputs and outputs of a model next to its file."""
     arrays = {f"in_{name}": value for name, value in feeds.items()}
     arrays |= {f"out_{index}": value for index, value in enumerate(outputs)}
     np.savez(path.with_suffix(".npz"), **arrays)
@@ -80,8 +80,9 @@ def plain(tensor: Any) -> Any:
 
 
 def lively(module: Any, args: tuple[Any, ...]) -> Any:
-    """Values where parameters begin as (nearly) nothing, and in batch norms the statistics of what comes
-    there, about: otherwise layers would do nothing, or values vanish, and what is fed would hardly matter.
+    """Give values to parameters that are initialised as zeros or nearly so, and to batch norms approximate
+    statistics of their inputs. Otherwise layers would be identities, or values vanish, and outputs would
+    hardly depend on inputs.
     """
     import torch
     from torch.nn.modules.batchnorm import _BatchNorm
@@ -110,7 +111,7 @@ def lively(module: Any, args: tuple[Any, ...]) -> Any:
 
 
 def call(inner: Any, keys: Sequence[str], outputs: Sequence[str], **fixed: Any) -> Any:
-    """A model of transformers as one of positional inputs and a tuple of outputs."""
+    """A model of transformers as a module with positional inputs and a tuple of outputs."""
     import torch
 
     class Call(torch.nn.Module):
@@ -127,7 +128,7 @@ def call(inner: Any, keys: Sequence[str], outputs: Sequence[str], **fixed: Any) 
 
 
 def eager(inner: Any) -> None:
-    """Attention of transformers as products and a softmax, which exporters write as such."""
+    """Make attention of transformers products and a softmax, which exporters can write."""
     for part in inner.modules():
         if hasattr(getattr(part, "config", None), "_attn_implementation"):
             part.config._attn_implementation = "eager"
@@ -143,23 +144,22 @@ def picture(*shape: int) -> Any:
 
 
 def tokens(vocabulary: int, *shape: int) -> Any:
-    """Random token ids, none of which is a special one of small id."""
+    """Random token ids, without special tokens, which have small ids."""
     import torch
 
     return torch.randint(3, vocabulary, shape)
 
 
 def stand_in_operators() -> None:
-    """The operators of torchvision's library where that does not load (its CUDA build without CUDA).
-
-    Exporting needs their shapes alone: what models should give is asked of onnxruntime.
+    """Replacements of the operators of torchvision's library, if that does not load (its CUDA build without
+    CUDA). Exporting needs only their shapes, because onnxruntime computes the expected outputs.
     """
     import torch
 
     try:
         import torchvision
     except ImportError:
-        return  # then nothing needs them
+        return  # then they are not needed
     except RuntimeError:
         for name in [name for name in sys.modules if name.startswith("torchvision")]:
             del sys.modules[name]
@@ -189,7 +189,7 @@ def stand_in_operators() -> None:
     def there() -> bool:
         return True
 
-    # PyTorch's older exporter reads the sources of what a model calls, which lambdas have not.
+    # PyTorch's older exporter reads the sources of called functions, which lambdas do not have.
     for place in (torchvision.extension, boxes, sys.modules[module.__module__]):
         place._has_ops = there
         place._assert_has_ops = there

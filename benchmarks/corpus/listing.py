@@ -13,7 +13,9 @@ TITLES = ("name", "family", "source", "batch", "dims", "dtype", "parameters", "i
 
 
 def rows(wanted: Sequence[Recipe], folder: Path | None) -> list[list[str]]:
-    """A row for each recipe; of a file in the folder also the number of parameters and the inputs."""
+    """A row for each recipe. If its file is in the folder, the row has the number of parameters and the
+    inputs.
+    """
     return [
         [
             each.name,
@@ -46,4 +48,4 @@ def built(recipe: Recipe, folder: Path | None) -> tuple[str, str]:
 
 
 MOST = 4
-"""Inputs that a row lists."""
+"""The maximum number of inputs in a row."""

@@ -1,4 +1,4 @@
-"""The models of a folder as cases to be measured."""
+"""The models of a folder as cases for measurements."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from benchmarks.models import Case, folder_cases
 
 
 def named(only: str) -> Callable[[str], bool]:
-    """Whether a file's name contains one of the texts of `only`, which has commas between."""
+    """Whether a file's name contains one of the texts of `only`, which are separated by commas."""
     parts = [part.replace("/", "-") for part in only.split(",")]
     return lambda stem: any(part in stem for part in parts)
 
 
 def cases_of(folder: Path, wanted: Callable[[str], bool]) -> list[Case]:
-    """The models of a folder that are wanted, with what their recipes say; others have no family."""
+    """The selected models of a folder, with the data of their recipes. Models without a recipe have no
+    family.
+    """
     return [_of_recipe(case) for case in folder_cases(folder) if wanted(case.name)]
 
 

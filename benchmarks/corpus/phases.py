@@ -1,12 +1,12 @@
-"""The phases of a model, each in a process of its own, so that a crash is an outcome too.
+"""The phases of a model, each in a separate process, so that a crash is an outcome too.
 
     1 thread     compiled for one thread and run there
     2 threads    compiled for two, run there, and kept in the cache
     cached       opened from the cache by a new process
     guarded      compiled and run in guard mode (`config={"guard": "end"}`)
 
-Outputs are compared with those stored beside the model.  The first three make a second call with other inputs
-and a third one with the first inputs, whose outputs have the bits of the first.
+Outputs are compared with those stored with the model. The first three make a second call with other inputs
+and a third one with the first inputs, whose outputs must have the bits of the first.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import numpy as np
 
 PHASES = ("1 thread", "2 threads", "cached", "guarded")
 LIMIT = 900.0
-"""Seconds that a phase may take."""
+"""The time limit of a phase, in seconds."""
 TOLERANCE = {"float32": 1e-4, "float64": 1e-9, "float16": 1e-2}
-"""By dtype, in units of the largest magnitude of an output; all else is equal."""
+"""By dtype, the tolerance relative to the largest magnitude of an output. Other dtypes must be equal."""
 
 
 def run_phase(path: Path, phase: str) -> dict[str, Any]:
-    """The outcome of one phase in this process, whose cache is the model's; `error` is that of the worst
-    output in units of its largest magnitude.
+    """The outcome of one phase in this process, which uses the model's cache. `error` is the largest error of
+    an output relative to its largest magnitude.
     """
     import dlc_core as dlc
 
@@ -60,7 +60,7 @@ def run_phase(path: Path, phase: str) -> dict[str, Any]:
 
 
 def stored(path: Path) -> tuple[dict[str, Any], list[Any]]:
-    """The inputs by name, and the wanted outputs in their order, that lie beside a model."""
+    """The stored inputs of a model by name, and the expected outputs in order."""
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as saved:
         feeds = {key[3:]: saved[key] for key in saved.files if key.startswith("in_")}
         count = sum(key.startswith("out_") for key in saved.files)
@@ -68,7 +68,7 @@ def stored(path: Path) -> tuple[dict[str, Any], list[Any]]:
 
 
 def compared(found: Sequence[Any], expected: Sequence[Any]) -> tuple[float, list[str]]:
-    """The largest error, and what is wrong."""
+    """The largest error, and a text for wrong results."""
     worst, problems = 0.0, []
     if len(found) != len(expected):
         problems.append(f"{len(found)} outputs, {len(expected)} are expected")
@@ -98,7 +98,7 @@ def outcomes(path: Path, phases: Sequence[str] = PHASES, limit: float = LIMIT) -
 
 
 def _apart(path: Path, phase: str, environment: Mapping[str, str], limit: float) -> dict[str, Any]:
-    """One phase in a process of its own."""
+    """Run a phase in a separate process."""
     fault = Path(environment["DLC_CACHE_DIR"]) / "fault"
     command = [sys.executable, "-W", "ignore", "-m", __name__, str(path), phase, str(fault)]
     try:

@@ -13,12 +13,15 @@ from benchmarks.corpus.exporting import save, write
 from benchmarks.corpus.recipe import SEED, Make
 
 READINGS = 4
-"""Inputs from which the ranges of activations are taken: the stored ones, and these with noise."""
+"""The number of inputs from which ranges of activations are computed: the stored ones, and these with noise.
+"""
 OPERATORS = ("Conv", "MatMul", "Gemm", "Add", "AveragePool", "GlobalAveragePool", "MaxPool", "Concat")
 
 
 def write_int8(network: Make, batch: int, dims: Mapping[str, int], path: Path) -> None:
-    """The model file; the outputs are those of onnxruntime, because PyTorch has the float32 network only."""
+    """Write the model file. Outputs are computed by onnxruntime, because PyTorch has only the float32
+    network.
+    """
     with TemporaryDirectory(prefix="dlc-corpus-") as folder:
         whole = Path(folder, "whole.onnx")
         write(network, batch, dims, whole)
@@ -52,7 +55,7 @@ def quantize(source: Path, path: Path, feeds: Mapping[str, Any]) -> None:
 
 
 def readings(feeds: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The inputs, and others near them; whole numbers stay."""
+    """The inputs, and similar ones with noise. Integers do not change."""
     yield dict(feeds)
     rng = np.random.default_rng(SEED)
     for _ in range(READINGS - 1):

@@ -1,4 +1,4 @@
-"""The record of a recipe, and the list to which families add theirs."""
+"""The record of a recipe, and the list of all recipes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DTYPES = ("float32", "bfloat16", "int8")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model's file is made: random weights of a fixed seed, nothing is downloaded.
+    """A recipe that makes a model's file with random weights of a fixed seed, without downloads.
 
     `make` writes the model to a path and, unless onnxruntime is to compute the outputs, the inputs
-    `in_<name>` and outputs `out_<index>` to the `.npz` file beside it.  It imports its packages itself, so
-    that the list is complete where they are not installed.
+    `in_<name>` and outputs `out_<index>` to the `.npz` file beside it. It imports its packages itself, so
+    that the list is complete if they are not installed.
     """
 
     name: str
@@ -46,9 +46,8 @@ class Recipe:
 
     @property
     def of_largest(self) -> float | None:
-        """The part of an output's largest value that errors may be; None where the dtype says it.
-
-        A network that rounds to 8 bits may round a value the other way after an error in its last bit.
+        """The maximum error relative to an output's largest value; None if the dtype determines it. A network
+        that rounds to 8 bits may round a value in the other direction after an error in its last bit.
         """
         return 5e-2 if self.dtype == "int8" else None
 
@@ -79,7 +78,7 @@ REGISTERED: dict[str, Recipe] = {}
 
 
 def add(recipe: Recipe) -> None:
-    """Put a recipe on the list."""
+    """Add a recipe to the list."""
     if recipe.name in REGISTERED:
         raise ValueError(f"two recipes are named {recipe.name}")
     REGISTERED[recipe.name] = recipe

@@ -1,4 +1,4 @@
-"""Those who run the models, one module each: ours, and the peers that may be installed."""
+"""The implementations that run models, one module each: dlc, and the peers that may be installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OURS = dlc.PEER
 PEERS = (
     OURS, onnxruntime.PEER, openvino.PEER, torch.PEER, torch.COMPILED, iree.PEER, tvm.PEER, tinygrad.PEER
 )  # fmt: skip
-"""Ours first."""
+"""All implementations. dlc is the first."""
 
 
 def installed_peers() -> list[Peer]:

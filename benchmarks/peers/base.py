@@ -1,4 +1,4 @@
-"""The interface of peers: `load(path, threads)` gives a session, `session(feeds)` its outputs by name."""
+"""The interface of peers: `load(path, threads)` returns a session, `session(feeds)` outputs by name."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class Peer:
     """`load` includes everything from the model's file to the first possible call.
 
     Every peer runs as its users run it: all graph optimisations, its own memory and thread pools, float32
-    unless `at` says otherwise, and as many threads as are asked for.  Its package is imported by `load`
-    alone.
+    unless `at` changes it, and the requested number of threads. Only `load` imports its package.
     """
 
     name: str
@@ -40,7 +39,7 @@ class Peer:
     """As `load`, from what a server would keep of the model; None where that is the model's file."""
 
     def at(self, precision: str) -> Peer:
-        """The peer computing in a precision, where it can; else as it is, in float32."""
+        """The peer with another precision, if it supports that; else the unchanged peer, in float32."""
         if precision not in self.precisions:
             return self
         serve = None if self.serve is None else partial(self.serve, precision=precision)
@@ -48,7 +47,7 @@ class Peer:
 
     @property
     def serving(self) -> Peer:
-        """The peer as a server has it, in a process of its own."""
+        """The peer as in a server, in a separate process."""
         return replace(self, load=self.serve or self.load, together=False)
 
     @property
@@ -73,7 +72,7 @@ def output_names(path: Path) -> list[str]:
 
 
 def input_names(path: Path) -> list[str]:
-    """Names of a model's inputs, in order; old models list their weights too, which are left out."""
+    """Names of a model's inputs, in order, without the weights that old models list among them."""
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph

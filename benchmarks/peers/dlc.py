@@ -1,6 +1,5 @@
-"""Ours, with default options: compiled without the cache, or opened from a saved file as a server does.
-
-Several of our targets may be compared: `for_targets`.
+"""dlc with default options: compiled without the cache, or opened from a saved file as in a server.
+`for_targets` compares several targets.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def load(path: Path, threads: int, precision: str = "float32", target: str = "")
 
 
 def _made_anew(path: Path, threads: int, precision: str, target: str) -> Session:
-    """With what compilers of other languages make of the code, which would else be in the cache folder."""
+    """Compile without the cache folder, so that the time of C compilers is included."""
     import dlc_core as dlc
     from dlc_core.config import config
 
@@ -41,7 +40,7 @@ def _made_anew(path: Path, threads: int, precision: str, target: str) -> Session
 
 
 def load_saved(path: Path, threads: int, precision: str = "float32", target: str = "") -> Session:
-    """The compile is in another process, so that this one has the memory of a server."""
+    """The compile runs in another process, so that this one has the memory of a server."""
     import dlc_core as dlc
 
     with TemporaryDirectory(prefix="dlc-bench-") as folder:
@@ -54,7 +53,7 @@ PEER = Peer("dlc", ("dlc-core",), ("dlc_core",), load, together=True, precisions
 
 
 def for_targets(targets: Sequence[str]) -> list[Peer]:
-    """Ours for the first of the targets, and for each of the others as a peer of its name."""
+    """dlc for the first target, and for each of the others as a peer with the target's name."""
     return [
         replace(
             PEER,

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.peers.base import Array, Peer, Session, input_names, output_names
 
 OPSET = 17
-"""Older models are raised to it, as the import's documentation advises."""
+"""Older models are converted to it, as the documentation of the import advises."""
 
 
 def load(path: Path, threads: int) -> Session:
@@ -33,7 +33,7 @@ def load(path: Path, threads: int) -> Session:
             extra_args=["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"],
         )
     iree.runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
-    # The driver that the public functions give is kept for the process with the threads of its first use.
+    # The driver of the public functions keeps the number of threads of its first use.
     device = _binding.create_hal_driver("local-task").create_default_device()
     context = iree.runtime.SystemContext(config=iree.runtime.Config(device=device))
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, code))

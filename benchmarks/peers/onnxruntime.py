@@ -12,7 +12,7 @@ def load(path: Path, threads: int) -> Session:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 3  # it tells of constants that old models list among their inputs
+    options.log_severity_level = 3  # it warns of constants that old models list among their inputs
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
     return lambda feeds: dict(zip(names, session.run(None, dict(feeds))))

@@ -1,4 +1,6 @@
-"""OpenVINO on its CPU device, held to float32: by itself it computes in bfloat16 where the processor can."""
+"""OpenVINO on its CPU device, restricted to float32. By default it uses bfloat16 if the processor supports
+it.
+"""
 
 from __future__ import annotations
 

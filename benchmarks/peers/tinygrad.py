@@ -1,6 +1,6 @@
 """tinygrad: its own ONNX runner with its JIT, on the CPU by clang, without a search for schedules.
 
-Kernels are cut into as many parts as there are threads, but its CPU device runs one part after the other.
+Kernels are split into as many parts as there are threads, but its CPU device runs the parts serially.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def load(path: Path, threads: int) -> Session:
     from tinygrad.nn.onnx import OnnxRunner
 
     runner = OnnxRunner(path)
-    # Its short way for constant indices, in 0.14, fails where these have several dims; they go the long way.
+    # In 0.14 its fast path for constant indices fails if these have several dims, so it is disabled.
     known = runner.graph_values
     runner.const_names = {name for name in runner.const_names if getattr(known.get(name), "ndim", 0) < 2}
 

@@ -21,9 +21,8 @@ def load(path: Path, threads: int) -> Session:
 
 
 def load_compiled(path: Path, threads: int) -> Session:
-    """The first call compiles, without what earlier processes have left.
-
-    `freezing`, which is for inference, makes constants of the weights, which can then be packed.
+    """The first call compiles, without the cache of earlier processes. `freezing`, which is for inference,
+    makes the weights constants, which can then be packed.
     """
     import torch
     from torch._inductor import config

@@ -1,7 +1,6 @@
-"""An op of one's own, as a plugin: one declaration, found by the entry point in pyproject.toml.
-
-The declaration gives inference, a NumPy reference, a lowering to native code, and samples; of these the
-conformance kit makes the op's tests, for every installed target.
+"""A custom op as a plugin: one declaration, found by the entry point in pyproject.toml. The declaration has
+inference, a NumPy reference, a lowering to native code, and samples, from which the conformance kit makes the
+op's tests for every installed target.
 """
 
 from __future__ import annotations

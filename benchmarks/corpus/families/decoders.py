@@ -12,7 +12,7 @@ from benchmarks.corpus.recipe import Network, published
 def stepping(model: Any, layers: int, keys: Sequence[str], *, cross: bool = False) -> Any:
     """A module for one step of a decoder: tokens and a cache of keys and values; logits and the new cache.
 
-    `cross`: a cache of the encoder's keys and values comes too, which stays.
+    `cross`: a cache of the encoder's keys and values is another input, which does not change.
     """
     import torch
     from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -51,7 +51,7 @@ def pasts(layers: int, *shape: int, prefix: str = "past") -> tuple[list[Any], li
 
 
 def prompt(batch: int, length: int, name: str, vocabulary: int, model: str = "", **values: Any) -> Network:
-    """A whole text through a decoder, without a cache."""
+    """A text through a decoder, without a cache."""
     import transformers as tf
 
     config = getattr(tf, f"{name}Config")(use_cache=False, **values)

@@ -62,7 +62,7 @@ def _pointnet(batch: int) -> Network:
 
 @published("points/dgcnn-512", "here", batches=(1,))
 def _dgcnn(batch: int) -> Network:
-    """With a search for the nearest points in each layer."""
+    """A dynamic graph network, which searches for the nearest points in each layer."""
     import torch
 
     from benchmarks.corpus.networks.graphs import DynamicGraph

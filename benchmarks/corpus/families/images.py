@@ -73,7 +73,9 @@ def of_timm(name: str, size: int, batch: int) -> Network:
     import timm
 
     module = timm.create_model(name, pretrained=False)
-    if name.startswith("twins_svt"):  # its attention has five dims, which the exporter does not take as one
+    if name.startswith(
+        "twins_svt"
+    ):  # its attention has five dims, which the exporter does not recognise as attention
         for part in module.modules():
             part.fused_attn = False
     return Network(module, (picture(batch, 3, size, size),))

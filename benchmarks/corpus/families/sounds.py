@@ -9,8 +9,8 @@ from benchmarks.corpus.families.decoders import pasts, stepping
 from benchmarks.corpus.recipe import Network, published
 
 
-def heard(model: Any, key: str, outputs: tuple[str, ...], value: Any) -> Network:
-    """A model of transformers with one input, a sound or its spectrum."""
+def of_sound(model: Any, key: str, outputs: tuple[str, ...], value: Any) -> Network:
+    """A model of transformers whose input is a sound or its spectrum."""
     return Network(call(model, [key], outputs), (value,), (key,))
 
 
@@ -20,7 +20,7 @@ def _whisper_encoder(batch: int) -> Network:
     import transformers as tf
 
     model = tf.WhisperModel(tf.WhisperConfig()).encoder
-    return heard(model, "input_features", ("last_hidden_state",), torch.randn(batch, 80, 3000))
+    return of_sound(model, "input_features", ("last_hidden_state",), torch.randn(batch, 80, 3000))
 
 
 @published("whisper/whisper-tiny-decoder-step-63", "transformers")
@@ -58,7 +58,7 @@ def _wav2vec2(batch: int) -> Network:
     import transformers as tf
 
     model = tf.Wav2Vec2ForCTC(tf.Wav2Vec2Config())
-    return heard(model, "input_values", ("logits",), torch.randn(batch, 16000))
+    return of_sound(model, "input_values", ("logits",), torch.randn(batch, 16000))
 
 
 @published("wav2vec2/hubert-base-16000", "transformers", batches=(1,))
@@ -67,7 +67,7 @@ def _hubert(batch: int) -> Network:
     import transformers as tf
 
     model = tf.HubertModel(tf.HubertConfig(num_hidden_layers=6))
-    return heard(model, "input_values", ("last_hidden_state",), torch.randn(batch, 16000))
+    return of_sound(model, "input_values", ("last_hidden_state",), torch.randn(batch, 16000))
 
 
 @published("conformer/conformer-s-400", "here", dims={"batch": 2}, dtypes=("bfloat16",))
@@ -86,7 +86,7 @@ def _spectrogram(batch: int) -> Network:
     import transformers as tf
 
     model = tf.ASTForAudioClassification(tf.ASTConfig(num_labels=527))
-    return heard(model, "input_values", ("logits",), torch.randn(batch, 1024, 128))
+    return of_sound(model, "input_values", ("logits",), torch.randn(batch, 1024, 128))
 
 
 @published("vocoder/hifigan-100", "transformers")

@@ -21,7 +21,7 @@ def encoder(
     model: str = "",
     **values: Any,
 ) -> Network:
-    """An encoder of transformers; the end of each text is padding where there is a mask."""
+    """An encoder of transformers. If there is a mask, the end of each text is padding."""
     import torch
     import transformers as tf
 
@@ -133,7 +133,7 @@ def _clip(batch: int) -> Network:
 
     keys = ("input_ids", "pixel_values", "attention_mask")
     text = tokens(49405, 2, 77)
-    text[:, -1] = 49407  # the end, whose index is looked for
+    text[:, -1] = 49407  # the end of the text, whose index the model searches
     args = (text, picture(batch, 3, 224, 224), torch.ones(2, 77, dtype=torch.int64))
     outputs = ["logits_per_image", "text_embeds", "image_embeds"]
     return Network(call(tf.CLIPModel(tf.CLIPConfig()), keys, outputs), args, keys)

@@ -1,1 +1,1 @@
-"""Networks of PyTorch that no package here has, as their papers or reference code describe them."""
+"""Networks of PyTorch that are not in installed packages, as described by their papers or reference code."""

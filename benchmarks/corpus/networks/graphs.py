@@ -129,7 +129,7 @@ class GraphTransformer(nn.Module):
 
 
 def shared(sizes: list[int]) -> nn.Sequential:
-    """Layers that are applied to each point alone."""
+    """Layers that are applied to each point separately."""
     parts: list[nn.Module] = []
     for inner, outer in pairwise(sizes):
         parts += [nn.Conv1d(inner, outer, 1), nn.BatchNorm1d(outer), nn.ReLU()]

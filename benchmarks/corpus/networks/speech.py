@@ -27,11 +27,11 @@ class RelativeAttention(nn.Module):
         self.place = nn.Linear(size, size, bias=False)
         self.u, self.w = (nn.Parameter(torch.randn(heads, self.width) * 0.1) for _ in range(2))
 
-    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         count, length, size = x.shape
         y = self.norm(x)
         q, k, v = (part(y).view(count, length, self.heads, self.width) for part in (self.q, self.k, self.v))
-        p = self.place(places).view(2 * length - 1, self.heads, self.width)
+        p = self.place(positions).view(2 * length - 1, self.heads, self.width)
         content = torch.einsum("bihd,bjhd->bhij", q + self.u, k)
         position = torch.einsum("bihd,jhd->bhij", q + self.w, p)
         padded = functional.pad(position, (1, 0)).view(count, self.heads, 2 * length, length)
@@ -64,9 +64,9 @@ class ConformerLayer(nn.Module):
         self.attention, self.conv = RelativeAttention(size, heads), ConvModule(size)
         self.norm = nn.LayerNorm(size)
 
-    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         x = x + 0.5 * self.first(x)
-        x = x + self.attention(x, places)
+        x = x + self.attention(x, positions)
         x = x + self.conv(x)
         return self.norm(x + 0.5 * self.last(x))
 
@@ -85,13 +85,13 @@ class Conformer(nn.Module):
         distance = torch.arange(frames - 1, -frames, -1.0)[:, None]
         rate = torch.exp(torch.arange(0, size, 2.0) * (-math.log(10000) / size))
         angle = distance * rate
-        self.register_buffer("places", torch.stack([angle.sin(), angle.cos()], -1).flatten(1))
+        self.register_buffer("positions", torch.stack([angle.sin(), angle.cos()], -1).flatten(1))
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.enter(x[:, None])
         y = self.project(y.transpose(1, 2).flatten(2))
         for layer in self.layers:
-            y = layer(y, self.places)
+            y = layer(y, self.positions)
         return self.leave(y)
 
 

@@ -138,7 +138,7 @@ class DeepFm(nn.Module):
 
 
 class CrossNetwork(nn.Module):
-    """DCN-V2: three crosses of all features, beside a perceptron."""
+    """DCN-V2: three crosses of all features, in parallel with a perceptron."""
 
     def __init__(self, size: int = 16) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class Actor(nn.Module):
 
 
 class Experts(nn.Module):
-    """Perceptrons of which each row takes the two with the largest scores."""
+    """Perceptrons. Each row uses the two with the largest scores."""
 
     def __init__(self, size: int = 256, wide: int = 1024, experts: int = 8) -> None:
         super().__init__()

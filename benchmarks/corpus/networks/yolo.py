@@ -27,7 +27,7 @@ class Bottleneck(nn.Module):
 
 
 class C2f(nn.Module):
-    """YOLOv8's block: two halves, of which one goes through bottlenecks, all joined."""
+    """YOLOv8's block: one of two halves passes through bottlenecks, and all results are concatenated."""
 
     def __init__(self, inner: int, outer: int, count: int, residual: bool = False) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class C2f(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """SPPF: three pools behind one another, joined."""
+    """SPPF: three consecutive pools, concatenated."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Pyramid(nn.Module):
 class YoloV8(nn.Module):
     """YOLOv8n with its decoded head: boxes as distributions over 16 distances, of 80 classes.
 
-    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024], and apart the scores, which are smaller.
+    Images [N, 3, S, S] to [N, 84, S²/64 + S²/256 + S²/1024], and the scores as a separate output.
     """
 
     def __init__(self, size: int, classes: int = 80, bins: int = 16) -> None:

@@ -17,7 +17,7 @@ def export(module: Any, args: tuple[Any, ...], path: Path, dynamo: bool) -> None
     import torch
 
     module.eval()
-    torch.backends.mha.set_fastpath_enabled(False)  # it is one operator that only PyTorch knows
+    torch.backends.mha.set_fastpath_enabled(False)  # it is a single operator that only PyTorch defines
     names = [f"x{index}" for index in range(len(args))]
     with torch.no_grad():
         torch.onnx.export(
@@ -170,7 +170,7 @@ def _timm(name: str, size: int) -> tuple[Any, tuple[Any, ...]]:
     model = timm.create_model(name, pretrained=False, num_classes=10)
     for param in model.parameters():
         if param.dim() > 1 and not param.detach().any():
-            torch.nn.init.normal_(param, std=0.05)  # else nothing that is fed would matter
+            torch.nn.init.normal_(param, std=0.05)  # else outputs would not depend on inputs
     return model, (torch.rand(1, 3, size, size),)
 
 

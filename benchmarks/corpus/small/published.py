@@ -1,6 +1,6 @@
 """Models with their weights that packages ship, as their authors exported them: speech, texts, detectors.
 
-Install what is wanted (`pip install --no-deps silero-vad rapidocr-onnxruntime ...`); nothing of it is run.
+Install the packages (`pip install --no-deps silero-vad rapidocr-onnxruntime ...`). Their code is not run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PUBLISHED = {
 
 
 def page() -> Any:
-    """A page with a block of strokes: where nothing is, finders of texts give zero everywhere."""
+    """A page with a block of strokes. For an empty page text detectors return only zeros."""
     made = np.full((1, 3, 160, 224), -1, np.float32)
     made[:, :, 40:70, 30:200] = 1
     made[:, :, 44:50, 40:190:6] = -1
@@ -47,10 +47,10 @@ def page() -> Any:
 
 
 QUANTIZED = ("ddddocr/common_old",)
-"""They round to 8 bits inside."""
+"""Models that round to 8 bits internally."""
 
 IMAGES = {"rec": (1, 3, 48, 160), "cls": (1, 3, 48, 192), "det": page()}
-"""Shapes, or values, by the beginnings of names, where models leave their dims open."""
+"""Shapes, or values, by the beginnings of names, for models with symbolic dims."""
 
 INPUTS: dict[str, dict[str, Any]] = {
     "silero_vad": {"input": (1, 512), "state": (2, 1, 128), "sr": np.array(16000)},
@@ -61,7 +61,7 @@ INPUTS: dict[str, dict[str, Any]] = {
 
 
 def given(name: str, info: Any) -> Any:
-    """The shape of an input of a published model, or its value; None where the model tells it."""
+    """The shape of an input of a published model, or its value; None if the model determines it."""
     package, _, model = name.partition("/")
     found = INPUTS.get(package, {}).get(info.name)
     if found is not None or all(isinstance(size, int) for size in info.shape):

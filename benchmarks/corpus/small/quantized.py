@@ -13,7 +13,7 @@ from benchmarks.corpus.recipe import SEED, small
 from benchmarks.corpus.small.images import export
 
 Change = Callable[[str, str], None]
-"""Makes another model file of one."""
+"""A function that makes a model file from another one."""
 
 
 def _image() -> tuple[Any, tuple[Any, ...]]:

@@ -48,7 +48,7 @@ PIXELS = ("pixel_values",)
 def _plain(
     name: str, values: dict[str, Any], keys: Sequence[str], args: tuple[Any, ...], cls: str = "", **fixed: Any
 ) -> tuple[Any, tuple[Any, ...]]:
-    """A model of transformers with its first result of a known name."""
+    """A model of transformers that returns only its first result, with a given name."""
     import torch
     import transformers as tf
 

@@ -1,6 +1,6 @@
 """ONNX operators in functions of torch, on tensors, on proxies of `torch.fx`, or on both.
 
-What is a number or a list of numbers for torch, like a shape, is one here too: `NUMBERS` says which inputs.
+Arguments that are numbers or lists of numbers in torch, such as shapes, are so here too; see `NUMBERS`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Node:
-    """The arguments of an operator's function besides its inputs."""
+    """The arguments of an operator's function, except its inputs."""
 
     attributes: Mapping[str, Any]
     opset: int
@@ -60,8 +60,8 @@ class Node:
 
 
 def record(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """A call, left to the time of running where an argument is a proxy; for functions that do not see
-    proxies themselves.
+    """Record a call if an argument is a proxy, else make it. For functions that do not handle proxies
+    themselves.
     """
     proxies: list[fx.Proxy] = []
     fx.node.map_aggregate(
@@ -76,7 +76,7 @@ def record(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def _numbers(*values: Value) -> list[Value]:
-    """Constants without dimensions as numbers, which torch takes faster, unless all are constants."""
+    """Scalar constants as numbers, which are faster in torch, unless all operands are constants."""
     if not any(isinstance(each, fx.Proxy) for each in values):
         return list(values)
     return [each.item() if _is_number(each) else each for each in values]
@@ -143,7 +143,7 @@ def cast(node: Node, x: Value) -> Value:
 
 
 def _linear(x: Value, weight: torch.Tensor, bias: Value = None) -> Value:
-    """With a weight of the shape (in, out), kept as torch's own layer keeps it."""
+    """A linear layer with a weight of shape (in, out), which is stored as in torch's layer."""
     return functional.linear(x, weight.t().contiguous(), bias)
 
 
@@ -172,7 +172,7 @@ def einsum(node: Node, *values: Value) -> Value:
 
 
 def _pads(node: Node, sizes: Sequence[int], value: float, x: Value) -> tuple[Value, list[int]]:
-    """The input and its symmetric padding; other padding is put around the input here."""
+    """The input and its symmetric padding. Asymmetric padding is applied to the input here."""
     rank = len(sizes)
     kind, pads = node.get("auto_pad", "NOTSET"), list(node.get("pads", [0] * 2 * rank))
     if kind == "VALID":
@@ -387,7 +387,7 @@ def expand(node: Node, x: Value, shape: list[Any]) -> Value:
 
 
 def broadcast(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """In both directions: the shape may have ones where the tensor has not."""
+    """Broadcast in both directions: the shape may have ones for larger dims of the tensor."""
     return x.expand(torch.broadcast_shapes(x.shape, tuple(shape)))
 
 
@@ -464,7 +464,7 @@ def pad(
     mode = node.get("mode", "constant")
     if mode == "constant":
         return functional.pad(x, around, value=float(value or 0))
-    while around[-2:] == [0, 0]:  # torch wants padding of other kinds for the padded axes alone
+    while around[-2:] == [0, 0]:  # other modes of torch take padding only for the padded axes
         del around[-2:]
     return functional.pad(x, around, {"edge": "replicate", "wrap": "circular"}.get(mode, mode))
 
@@ -502,7 +502,7 @@ def depth_to_space(node: Node, x: Value) -> Value:
     return functional.pixel_shuffle(x, size)
 
 
-# Made of nothing but sizes
+# Operators that depend only on sizes
 
 
 def span(node: Node, start: Any, limit: Any, delta: Any) -> Value:
@@ -581,4 +581,4 @@ NUMBERS: Mapping[str, Sequence[int]] = {
     "Expand": (1,), "Tile": (1,), "Split": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (2, 3),
     "Range": (0, 1, 2), "ConstantOfShape": (0,),
 }  # fmt: skip
-"""Inputs that the functions take as a number or a list of numbers."""
+"""The inputs that functions take as a number or a list of numbers."""

@@ -1,6 +1,5 @@
-"""Structure that an exported module has lost: biases, folded norms, activations, attention.
-
-Each function changes the graph of a module of `trace`, whose values say their shapes in `meta["shape"]`.
+"""Recovers the structure that an export loses: biases, folded norms, activations, attention. Each function
+changes the graph of a module of `trace`, whose values have their shapes in `meta["shape"]`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ ACTIVATIONS: Sequence[Activation] = (
     functional.silu, functional.hardswish, functional.mish,
 )  # fmt: skip
 LONGEST = 10
-"""Operators that an exporter takes at most for an activation."""
+"""The maximum number of operators of an exported activation."""
 SAMPLES = torch.linspace(-8, 8, 257, dtype=torch.float64)
-"""Where a chain of operators is compared with activations."""
+"""The points at which a chain of operators is compared with activations."""
 FRESH = (*CONVOLUTIONS, *POINTWISE, functional.linear, functional.batch_norm, torch.matmul)
-"""Functions whose result is nobody else's, so that it may be written over."""
+"""Functions whose result is not shared, so that it may be overwritten."""
 INSIDE = {torch.relu: "relu_", torch.clamp: "clamp_", operator.add: "add_"}
-"""Functions and the methods that write over their first argument."""
+"""Functions, and the methods that overwrite their first argument."""
 
 
 def improve(module: fx.GraphModule) -> None:
@@ -46,7 +45,9 @@ def improve(module: fx.GraphModule) -> None:
 
 
 def fold_scales(module: fx.GraphModule) -> None:
-    """Scales and shifts of channels, norms with known statistics too, into the weights before them."""
+    """Fold scales and shifts of channels, including norms with constant statistics, into the weights before
+    them.
+    """
     for node in module.graph.nodes:
         for source, scale, shift in _scaled(module, node):
             if not isinstance(source, fx.Node) or len(source.users) > 1:
@@ -86,7 +87,7 @@ def _scaled(module: fx.GraphModule, node: fx.Node) -> Iterator[tuple[Any, torch.
 
 
 def add_biases(module: fx.GraphModule) -> None:
-    """A vector that is added to a product with a weight is its bias."""
+    """Make vectors that are added to a product with a weight its bias."""
     for node in module.graph.nodes:
         if node.target is not operator.add:
             continue
@@ -101,7 +102,7 @@ def add_biases(module: fx.GraphModule) -> None:
 
 
 def name_activations(module: fx.GraphModule) -> None:
-    """Chains of elementwise functions of one value whose results are those of an activation of torch."""
+    """Replace chains of elementwise functions that compute an activation of torch."""
     positions = {node: position for position, node in enumerate(module.graph.nodes)}
     for last in reversed(module.graph.nodes):
         found = _activation_up_to(last, positions)
@@ -118,7 +119,7 @@ def name_activations(module: fx.GraphModule) -> None:
 
 
 def _activation_up_to(last: fx.Node, positions: Mapping[fx.Node, int]) -> tuple[fx.Node, Activation] | None:
-    """The activation whose result a node is, if it is one, and what that is of."""
+    """The activation that a node computes, if any, and its argument."""
     chain: list[fx.Node] = []
     ends = {last}
     while len(chain) < LONGEST:
@@ -144,7 +145,7 @@ def _activation_up_to(last: fx.Node, positions: Mapping[fx.Node, int]) -> tuple[
 
 
 def name_attention(module: fx.GraphModule) -> None:
-    """`softmax(scale q k + mask) v`, of four dimensions, is torch's attention."""
+    """Replace `softmax(scale q k + mask) v`, of four dimensions, by torch's attention."""
     for last in module.graph.nodes:
         if last.target is not torch.matmul or not _only(last.args[0], torch.softmax):
             continue
@@ -175,7 +176,7 @@ def name_attention(module: fx.GraphModule) -> None:
 
 
 def arrange_channels(module: fx.GraphModule) -> None:
-    """Weights of convolutions of images, and images, with the channels last, where oneDNN is faster."""
+    """Store images and weights of their convolutions with channels last, which is faster in oneDNN."""
     by_channel = {"memory_format": torch.channels_last}
     if not any(node.target is torch.conv2d for node in module.graph.nodes):
         return
@@ -190,7 +191,7 @@ def arrange_channels(module: fx.GraphModule) -> None:
 
 
 def reuse_memory(module: fx.GraphModule) -> None:
-    """Activations and sums write over what nobody else reads, as `inplace=True` and `+=` do."""
+    """Let activations and sums overwrite values without other readers, as `inplace=True` and `+=` do."""
     for node in module.graph.nodes:
         if node.target not in INSIDE or not isinstance(node.args[0], fx.Node):
             continue
@@ -202,7 +203,7 @@ def reuse_memory(module: fx.GraphModule) -> None:
 
 
 def _over(source: Any, node: fx.Node) -> bool:
-    """Whether a node may write over the source: of its shape, and used by it alone."""
+    """Whether a node may overwrite the source, which has its shape and no other user."""
     shape = node.meta.get("shape") or [None]
     return _only(source, *FRESH, *INSIDE.values()) and None not in shape and source.meta.get("shape") == shape
 
@@ -213,7 +214,7 @@ def _replace(old: fx.Node, new: fx.Node) -> None:
 
 
 def _only(value: Any, *functions: Any) -> bool:
-    """Whether a value is one of the functions', and has one user."""
+    """Whether a value is the result of one of the functions and has one user."""
     return isinstance(value, fx.Node) and value.target in functions and len(value.users) == 1
 
 

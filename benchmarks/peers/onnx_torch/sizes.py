@@ -1,6 +1,5 @@
-"""Shapes and what graphs compute of them, kept as integers: no tensor is made, and none read, for a size.
-
-That is how modules written by hand have them, and what keeps `torch.compile` from breaking a graph in two.
+"""Shapes and values computed from them, as integers: sizes need no tensors. Hand-written modules do the same,
+and it prevents graph breaks of `torch.compile`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from benchmarks.peers.onnx_torch.ops import DTYPES, Node, record
 
 @dataclass(frozen=True)
 class Sizes:
-    """A list of integers, or a single one; those that the inputs decide are proxies of `torch.fx`."""
+    """A list of integers, or a single one. Those that depend on inputs are proxies of `torch.fx`."""
 
     items: Sequence[Any]
     single: bool = False
@@ -32,7 +31,7 @@ class Sizes:
 
 
 def as_sizes(value: Any) -> Sizes | None:
-    """The same of a constant with at most one dimension; None of anything else."""
+    """`Sizes` of a constant with at most one dimension, else None."""
     if isinstance(value, torch.Tensor) and value.dim() < 2 and value.dtype in (torch.int64, torch.bool):
         return Sizes(value.reshape(-1).tolist(), value.dim() == 0)
     return value if isinstance(value, Sizes) else None
@@ -106,4 +105,4 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Cast": _cast,
     "Identity": lambda node, data: data,
 }  # fmt: skip
-"""Operators on sizes alone, which graphs have between a Shape and a Reshape."""
+"""Operators on sizes, which occur between a Shape and a Reshape."""

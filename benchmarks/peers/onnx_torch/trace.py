@@ -1,4 +1,6 @@
-"""A graph of ONNX becomes a module of torch: its operators run once, on proxies for what is not constant."""
+"""Converts a graph of ONNX to a module of torch: its operators run once, on proxies of values that are not
+constant.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,13 @@ from benchmarks.peers.onnx_torch.rewrite import improve
 from benchmarks.peers.onnx_torch.sizes import FUNCTIONS, Sizes, as_sizes, shape_of
 
 SMALL = 1 << 10
-"""Bytes up to which a constant may be a shape."""
+"""The maximum number of bytes of a constant that may be a shape."""
 
 
 def module_of(path: Path) -> fx.GraphModule:
-    """The module takes a model's inputs in order and gives a tuple of its outputs.
-
-    Weights are its buffers; what depends on constants alone is computed here.  NotImplementedError names
-    an operator that is not known.
+    """A module that takes a model's inputs in order and returns a tuple of its outputs. Weights are its
+    buffers; values that depend only on constants are computed here. Raises NotImplementedError with the name
+    of an unsupported operator.
     """
     module = fx.GraphModule(*_traced(onnx.load(path)))
     improve(module)
@@ -45,7 +46,7 @@ class _Tracer(fx.Tracer):
             return super().create_arg(a)
         if id(a) not in self._names:
             self._names[id(a)] = f"constant_{len(self._names)}"
-            self._kept.append(a)  # no other tensor gets its id
+            self._kept.append(a)  # so that no other tensor gets its id
             self.root.register_buffer(self._names[id(a)], a)
         return self.create_node("get_attr", self._names[id(a)], (), {})
 
@@ -111,13 +112,13 @@ def _number(value: Any) -> Any:
 
 
 def _types(model: onnx.ModelProto) -> Mapping[str, tuple[Any, Any]]:
-    """Dtypes and shapes of values as far as they can be known without inputs."""
-    version = max(model.ir_version, 4)  # from which on constants need not be inputs
+    """The dtypes and shapes of values that do not depend on inputs."""
+    version = max(model.ir_version, 4)  # since which constants need not be inputs
     light = onnx.ModelProto(ir_version=version, opset_import=model.opset_import)
     light.graph.CopyFrom(onnx.GraphProto(name="light", node=model.graph.node, output=model.graph.output))
     constants = {each.name for each in model.graph.initializer}
     light.graph.input.extend(each for each in model.graph.input if each.name not in constants)
-    for each in model.graph.initializer:  # the data of the large ones are not looked at
+    for each in model.graph.initializer:  # the data of large ones are not read
         if len(each.raw_data) <= SMALL:
             light.graph.initializer.append(each)
         else:

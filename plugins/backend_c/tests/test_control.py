@@ -64,8 +64,8 @@ def test_control_flow_on_an_emulated_machine():
 
 
 def newton():
-    """Square roots by Newton's method, until the largest change is small, at most `limit` iterations; and the
-    number of rounds is known to the data alone.  The body has a weight of its own.
+    """Square roots by Newton's method, until the largest change is small, in at most `limit` iterations. The
+    number of iterations is data-dependent. The body has a constant.
     """
     x, y, i, limit = vector("x", 6), vector("y", 6), param("i", tensor_type((), "int32")), number(50)
     change = param("change", tensor_type((), "float32"))

@@ -38,9 +38,9 @@ def requantized(x: Node, step: float, offset: int) -> Node:
 def network() -> IRModule:
     """Two convolutions and a dense layer between quantize and dequantize. Inputs and outputs are bytes.
 
-    Every layer multiplies its integer sums by one over an odd number (625, 251, 667), so no sum lies halfway
-    between two results, nor within a hundred float32 roundings of it: what NumPy's library for products makes
-    of the reference's floats, which differs among processors, decides no bit.
+    Every layer multiplies its integer sums by one over an odd number (625, 251, 667), so no sum is halfway
+    between two results, or within a hundred float32 roundings of that. The rounding of NumPy's products,
+    which differs among processors, therefore does not change results.
     """
     x = param("x", tensor_type((1, 3, 16, 16), "int8"))
     value = build("dequantize", x, scale(0.02), zero(3))

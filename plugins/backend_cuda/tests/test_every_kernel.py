@@ -115,30 +115,30 @@ def test_large_models(name: str, precision: str, arch: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ways", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("majors", ["nn", "nt", "tn", "tt"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize(("of", "acc"), PRODUCTS)
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_90a"])
-def test_products(arch: str, of: str, acc: str, size: tuple[int, int, int, int], ways: str) -> None:
+def test_products(arch: str, of: str, acc: str, size: tuple[int, int, int, int], majors: str) -> None:
     """Products of all sizes and operand layouts, and `float32` exact and rounded to TF32."""
     for option in ("", " -tf32=true") if of == "float32" else ("",):
-        exe = dlc.build(product(of, acc, size, ways), f"cuda -arch={arch}{option}")
+        exe = dlc.build(product(of, acc, size, majors), f"cuda -arch={arch}{option}")
         assert exe.explain().kernels[0].rule in CONTRACTIONS
         assert faults(exe) == []
 
 
-def product(of: str, acc: str, size: tuple[int, int, int, int], ways: str) -> list[te.Tensor]:
-    """A product of (batches, rows, columns, K). `ways` has a letter for each operand: n if it is contiguous
+def product(of: str, acc: str, size: tuple[int, int, int, int], majors: str) -> list[te.Tensor]:
+    """A product of (batches, rows, columns, K). `majors` has a letter for each operand: n if it is contiguous
     along K.
     """
     batches, m, n, k = size
-    x = te.placeholder((batches, m, k) if ways[0] == "n" else (batches, k, m), of, "x")
-    y = te.placeholder((batches, n, k) if ways[1] == "n" else (batches, k, n), of, "y")
+    x = te.placeholder((batches, m, k) if majors[0] == "n" else (batches, k, m), of, "x")
+    y = te.placeholder((batches, n, k) if majors[1] == "n" else (batches, k, n), of, "y")
     r = te.reduce_axis((0, k), "r")
 
     def sums(b: te.Expr, i: te.Expr, j: te.Expr) -> te.Expr:
-        left = x[(b, i, r) if ways[0] == "n" else (b, r, i)]
-        right = y[(b, j, r) if ways[1] == "n" else (b, r, j)]
+        left = x[(b, i, r) if majors[0] == "n" else (b, r, i)]
+        right = y[(b, j, r) if majors[1] == "n" else (b, r, j)]
         return te.sum(left.astype(acc) * right.astype(acc), axis=r)
 
     return [x, y, te.compute((batches, m, n), sums, "z")]

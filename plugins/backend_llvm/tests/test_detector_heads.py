@@ -1,7 +1,7 @@
 """Detector heads: 1 x 1 convolutions on several scales, reshaped and concatenated along the pixels.
 
-At these sizes convolutions go by channels last, so that the joined result is transposed under the condition
-that says which part a pixel belongs to.
+At these sizes convolutions have channels last, so the concatenated result is transposed under the condition
+that selects the part of a pixel.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_integer_operations(agree: Any, type_: str, op: str) -> None:
 
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize("type_", ["float32", "float64", "float16", "bfloat16"])
-def test_nan_wins(native: Any, op: str, type_: str) -> None:
+def test_min_and_max_propagate_nan(native: Any, op: str, type_: str) -> None:
     """Operands include literals on either side, for which less code is emitted."""
     kind = dtype(type_)
     values = np.array([np.nan, -np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan]).astype(kind.numpy)

@@ -77,7 +77,7 @@ def test_functions_of_libc_and_libm_are_found() -> None:
     assert target.value == b"abc"
 
 
-def test_objects_of_one_load_refer_to_each_other_and_weak_ones_unite() -> None:
+def test_objects_of_one_load_share_symbols_and_merge_weak_ones() -> None:
     weak = "define weak i32 @shared() {\n ret i32 5\n}\n"
     one = weak + "declare i32 @two()\ndefine i32 @one() {\n %x = call i32 @two()\n ret i32 %x\n}\n"
     two = weak + "define i32 @two() {\n %x = call i32 @shared()\n ret i32 %x\n}\n"

@@ -85,7 +85,7 @@ def test_overflowing_transforms_give_finite_results(pair, size):
     np.testing.assert_array_equal(after[1], before[1])
 
 
-def test_an_image_of_nothing_but_nan(pair):
+def test_an_image_of_nan(pair):
     x = image()
     x[0] = np.nan
     after = pair[0](x)

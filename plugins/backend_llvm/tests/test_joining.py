@@ -117,7 +117,7 @@ def test_each_object_keeps_its_constants_and_variables() -> None:
         assert [entry(2), entry(5)] == [43, 88]
 
 
-def test_one_object_stays_what_it_is() -> None:
+def test_one_object_is_unchanged() -> None:
     one = Part(compile_ir(KERNEL.replace("NUMBER", "1").replace("hidden", "")))
     data = join_objects([one])
     assert data is not None
@@ -148,7 +148,7 @@ def test_two_definitions_of_a_name() -> None:
         join_objects([one, one])
 
 
-def test_damaged_objects_are_errors_and_nothing_worse() -> None:
+def test_damaged_objects_are_errors() -> None:
     rng = random.Random(0)
     whole = parts("x86_64-linux-gnu")
     for _ in range(300):

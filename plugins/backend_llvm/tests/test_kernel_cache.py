@@ -1,4 +1,4 @@
-"""The cache of kernels: what models share, what a key covers, damage, limits, several processes."""
+"""The cache of kernels: kernels of several models, keys, damaged files, limits, several processes."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_no_cache(tmp_path: Path) -> None:
         assert cached(path) == 0
     compiled(path, cache=False)
     module = dlc.load(path)
-    dlc.compile(module, "llvm")  # models in memory are kept on request only
+    dlc.compile(module, "llvm")  # models in memory are cached only on request
     assert kept_kernels().entries() == []
     assert dlc.compile(module, "llvm", cache=True).report["cached_kernels"] == 0
     assert len(kept_kernels().entries()) == 2

@@ -1,6 +1,6 @@
 """PTX for the target kind `cuda`: ptxas assembles it, the device loads it, and its IR has correct results.
-
-The IR is made for this machine then, its few intrinsics of cards being functions of the executor of threads.
+For the last check the IR is compiled for this machine, and intrinsics of the card are functions of the
+simulator.
 """
 
 from __future__ import annotations

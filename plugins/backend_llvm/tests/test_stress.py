@@ -1,6 +1,6 @@
 """Executables under stress: many callers, changing numbers of threads, forks, errors, loading and unloading.
 
-A few seconds by default; `DLC_STRESS_SECONDS=3600` makes an hour of it.
+The tests take a few seconds by default, and an hour with `DLC_STRESS_SECONDS=3600`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and the 
 
 SECONDS = float(os.environ.get("DLC_STRESS_SECONDS", "3"))
 CALLERS = 4
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """The seconds after which a caller or a child process is considered to hang."""
 
 
@@ -105,7 +105,7 @@ def in_child(work: Callable[[], None]) -> int:
             status = 0
         finally:
             os._exit(status)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
@@ -164,7 +164,7 @@ def stress(cases: list[Case], seconds: float, seed: int = 0) -> Counter[str]:
             time.sleep(generator.random() * 0.02)
     finally:
         for each in callers:
-            each.join(PATIENCE)
+            each.join(TIMEOUT)
         pool().set_num_threads(0)
     assert not any(each.is_alive() for each in callers), "a caller is stuck"
     if wrong:
@@ -198,7 +198,7 @@ def test_forks_while_other_threads_compile(cases: list[Case]) -> None:
     other = threading.Thread(target=compiling)
     other.start()
     try:
-        assert running.wait(PATIENCE)
+        assert running.wait(TIMEOUT)
         for number in range(3):
 
             def compile_too(number: int = number) -> None:
@@ -209,7 +209,7 @@ def test_forks_while_other_threads_compile(cases: list[Case]) -> None:
             assert in_child(compile_too) == 0
     finally:
         stop.set()
-        other.join(PATIENCE)
+        other.join(TIMEOUT)
     assert not other.is_alive()
 
 
@@ -231,7 +231,7 @@ def test_workers_of_multiprocessing(cases: list[Case]) -> None:
     _shared[:] = cases
     with multiprocessing.get_context("fork").Pool(3) as workers:
         found = workers.map_async(_of_worker, [i % len(cases) for i in range(24)])
-        assert all(found.get(timeout=PATIENCE))
+        assert all(found.get(timeout=TIMEOUT))
     assert _in_pool(cases[1])
 
 

@@ -1,6 +1,6 @@
 """The conformance kit on an OpenCL device.
 
-Compilers of kernels take their time, a third of a second for each on PoCL: the fast tests are a slice.
+PoCL takes a third of a second to compile a kernel, so the fast tests run only some ops.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def test_kernels_use_bounds():
     assert "range(seq // 4)" in free
     assert "range(seq // 4)" in few
     assert "i1_i2_fused_0 * 16" in free
-    # There is one round at most.
+    # There is at most one iteration.
     assert "i1_i2_fused_0 * 16" not in few
     assert "T.parallel(batch)" in few
 

@@ -54,7 +54,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("SoftmaxCrossEntropyLoss", [X, ints(0, 1, 9)], LOSS),
     ("SoftmaxCrossEntropyLoss", [X, ints(0, 1, -5), X[0]], {**LOSS, "ignore_index": -1}),
 ]
-"""An operator, its inputs with an index that is not there, and attributes."""
+"""An operator, its inputs with an out-of-range index, and attributes."""
 
 
 def _model(op: str, inputs: list[Any], attributes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -23,8 +23,9 @@ def i64(*values):
 
 
 def lstm(directions, scales, kind):
-    """The inputs of an LSTM of 3 inputs and 5 units with weights of bytes; ONNX Runtime has ranges of their
-    own for parts of a batch, as many as it has threads."""
+    """The inputs of an LSTM of 3 inputs and 5 units with weights of bytes. ONNX Runtime quantizes parts of a
+    batch with separate ranges, one part for each thread.
+    """
     low, high = (-100, 100) if kind == "int8" else (0, 200)
     bytes_ = [R.integers(low, high, (directions, rows, 20)).astype(kind) for rows in (3, 5)]
     scale = R.uniform(0.004, 0.01, scales).astype("f4")

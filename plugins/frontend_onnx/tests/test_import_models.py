@@ -24,7 +24,7 @@ def feed(shape):
 
 
 @pytest.mark.parametrize("name", [*FAST, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
-def test_networks_give_their_stored_results(name):
+def test_networks_have_their_stored_results(name):
     main = main_of(LIGHT / f"light_{name}.onnx")
     (x,) = main.params
     found = evaluate(main, [feed(x.type.shape)])
@@ -33,8 +33,8 @@ def test_networks_give_their_stored_results(name):
 
 
 def test_squeezenet_has_equal_logits():
-    """Its stored result, 1/1000 everywhere, is the softmax of equal logits near 1e10, where one bit of
-    rounding is worth more than the softmax can bear: compared are the logits.
+    """Its stored result, 1/1000 everywhere, is the softmax of equal logits near 1e10. One bit of rounding
+    there changes the softmax completely, so the logits are compared.
     """
     main = main_of(LIGHT / "light_squeezenet.onnx")
     (x,) = main.params

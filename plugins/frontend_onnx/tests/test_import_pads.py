@@ -20,7 +20,7 @@ def _normal(*shape: int) -> np.ndarray[Any, Any]:
 def _transposed(
     x: np.ndarray[Any, Any], w: np.ndarray[Any, Any], stride: int, dilation: int, start: int, size: int
 ) -> np.ndarray[Any, Any]:
-    """Scatters each input's window; what lies before `start` or behind `size` is cropped."""
+    """Scatters each input's window; elements before `start` or after `size` are cropped."""
     out = np.zeros((x.shape[0], w.shape[1], size), np.float64)
     for i in range(x.shape[2]):
         for k in range(w.shape[2]):

@@ -14,7 +14,7 @@ from dlc_core.testing.models import Models, all_models
 from dlc_core.testing.runner import run_cases
 
 
-def test_the_kit_knows_them():
+def test_the_kit_has_the_models():
     assert {group.name for group in models.MODELS} <= set(all_models())
 
 

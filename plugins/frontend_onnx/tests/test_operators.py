@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "onnx-operators.md"
 MAKE = "python -m dlc_frontend_onnx.testing.operators docs/onnx-operators.md"
 
 
-def test_the_page_is_that_of_the_table():
+def test_the_page_is_generated_from_the_table():
     assert PAGE.read_text(encoding="utf-8") == page(operator_table(), untried(operator_table())), (
         f"run: {MAKE}"
     )

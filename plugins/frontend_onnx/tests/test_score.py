@@ -22,9 +22,9 @@ MUST_PASS = ("add", "conv", "gather", "gemm", "matmul", "maxpool", "relu", "resh
 CASES = 2033
 """Cases of onnx 1.23.2."""
 FLOOR = 2020
-"""Of these so many pass at least on the best CPU target."""
+"""The minimum number of cases that pass on the best CPU target."""
 NATIVE = 0.95
-"""And this part of those with nothing on the host."""
+"""The minimum fraction of these that run without ops on the host."""
 KNOWN_WRONG = {
     # The expected values were rounded to float16 after every step; dlc's are closer to float64.
     "test_attention_4d_causal_fp16",

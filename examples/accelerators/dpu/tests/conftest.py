@@ -1,4 +1,4 @@
-"""Tests keep to themselves."""
+"""Fixtures that isolate the tests."""
 
 from __future__ import annotations
 

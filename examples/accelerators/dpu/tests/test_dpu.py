@@ -1,4 +1,4 @@
-"""The card as its users meet it: a network, its own rule, errors."""
+"""The card: a network, its own rule, errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def product(rows=64, inner=32, columns=48):
 
 
 @pytest.mark.parametrize("target", ["dpu", "dpu -check=true", "dpu -cores=2"])
-def test_products_go_by_way_of_the_pad(target):
+def test_products_use_the_pad(target):
     exe = dlc.build(product(), target)
     a, b = whole_numbers(64, 32), whole_numbers(32, 48, seed=1)
     np.testing.assert_array_equal(exe(a, b), 2 * (a @ b))
@@ -40,12 +40,12 @@ def test_products_go_by_way_of_the_pad(target):
     assert text.count("dpu_join()") == 2
 
 
-def test_the_rule_is_for_this_card_alone():
+def test_the_rule_matches_only_this_card():
     other = Description(thread_axes=KIND.describe({"cores": 1}).thread_axes)
     assert not PadProduct().matches(te.create_prim_func(product()), Machine(other, 1))
 
 
-def test_other_sizes_are_the_core_s():
+def test_other_sizes_use_rules_of_the_core():
     exe = dlc.build(product(50, 30, 20), "dpu")
     a, b = whole_numbers(50, 30), whole_numbers(30, 20, seed=1)
     np.testing.assert_array_equal(exe(a, b), 2 * (a @ b))
@@ -69,7 +69,7 @@ def main(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "float32")):
 
 
 def test_the_simulation_reports_stray_reads():
-    with PassContext(disabled=("prove_bounds",)):  # which finds it before the simulation does
+    with PassContext(disabled=("prove_bounds",)):  # which reports it before the simulation does
         exe = dlc.build(parse(STRAY), "dpu -check=true")
     with pytest.raises(
         RuntimeFailure, match=r"thread \(31, 0, 0\) of group \(1, 0, 0\) reads 4 bytes outside"
@@ -77,7 +77,7 @@ def test_the_simulation_reports_stray_reads():
         exe(np.ones(64, np.float32))
 
 
-def test_what_the_card_has_not_is_told():
+def test_missing_features_of_the_card_are_errors():
     with pytest.raises(DlcError, match="cores"):
         dlc.compile(cifar(), "dpu -cores=0")
     with pytest.raises(DlcError, match="256 at most"):

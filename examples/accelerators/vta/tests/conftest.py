@@ -1,4 +1,4 @@
-"""Tests keep to themselves, and are the same each time."""
+"""Fixtures that isolate the tests and make them deterministic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers on a card, and what they must give."""
+"""Layers on a card, and their expected results."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def result_of(card: list[NDArray], expected: NDArray) -> NDArray:
 
 
 def run_in_any_order(program: list[Instruction], config: Config, card: list[NDArray], seed: int) -> None:
-    """Execute a stream in an order that is drawn among those that tokens and queues allow."""
+    """Execute a stream in a random order that tokens and queues allow."""
     drawn_by, machine = random.Random(seed), Machine(config)
     queues = {unit: deque(one for one in program if one.unit is unit) for unit in Unit}
     tokens: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""Machines: every legal one is made, of others the option is named."""
+"""Machines: legal ones are made, and errors name the option of others."""
 
 from __future__ import annotations
 

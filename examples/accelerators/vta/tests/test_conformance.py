@@ -23,7 +23,7 @@ TestLevel2 = pytest.mark.slow(conformance_suite("vta", levels=["graphs"], graphs
 
 
 def taken(name: str) -> list[str]:
-    """The cases of an op whose sample the machine takes whole."""
+    """The cases of an op whose sample runs completely on the machine."""
     decl, found = registry().ops[name], []
     for number, sample in enumerate(decl.samples):
         for dtype in sample_dtypes(decl, sample):
@@ -36,7 +36,7 @@ def taken(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", [pytest.param("conv", marks=pytest.mark.slow), "matmul", "max_pool"])
 def test_samples_run_on_the_card(name):
-    """Not only right, but there: each sample that is taken is a launch."""
+    """Results are right and computed on the card: each sample is a launch."""
     expected = taken(name)
     assert expected
     cases = [case for case in op_cases(registry().ops[name]) if case.name in expected]

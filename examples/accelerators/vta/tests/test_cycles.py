@@ -50,7 +50,7 @@ def test_units_run_at_the_same_time():
     assert simulate(free, CONFIG).cycles == max(FETCH + 5 * 14, 6 * FETCH + STARTUP + 100)
 
 
-def test_the_fetch_unit_can_be_what_is_waited_for():
+def test_units_may_wait_for_the_fetch_unit():
     tiny = [Alu(begin=0, end=0)] * 100
     slow = Config(bus_bytes=1, latency=0)
     report = simulate(tiny, slow)
@@ -58,10 +58,10 @@ def test_the_fetch_unit_can_be_what_is_waited_for():
     assert report.stalls["compute"]["instructions"] > 5000
 
 
-def test_a_full_queue_holds_the_stream_back():
+def test_a_full_queue_stops_the_fetch_unit():
     config = Config(bus_bytes=64, latency=0, queue=2)
     program = [Gemm(begin=0, end=100) for _ in range(4)] + [Load(b=16, bs=1)]
-    # The load is fetched when the second product begins and leaves room for the fourth.
+    # The load is fetched when the second product begins, which makes space for the fourth.
     assert simulate(program, config).stalls["load"]["instructions"] == 1 + (STARTUP + 100) + 1
     deep = simulate(program, Config(bus_bytes=64, latency=0, queue=8))
     assert deep.stalls["load"]["instructions"] == 5
@@ -73,7 +73,7 @@ def test_vector_time_depends_on_lanes():
     assert duration(one, Config(alu_lanes=4)) == STARTUP + 24
 
 
-def test_a_missing_token_is_a_deadlock_that_says_who_waits():
+def test_a_missing_token_is_a_deadlock_that_names_the_waiting_units():
     program = [Load(b=16, bs=1), Gemm(begin=0, end=1, pop_prev=True), Store(pop_prev=True)]
     with pytest.raises(Deadlock) as caught:
         simulate(program, CONFIG)

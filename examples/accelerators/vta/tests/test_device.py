@@ -1,4 +1,4 @@
-"""The card: programs are loaded, launched in order, and refused where they are malformed."""
+"""The card: programs are loaded and launched in order; malformed programs are refused."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_a_program_runs_and_takes_cycles(artifact):
     assert device.memory_used == 0
 
 
-def test_what_is_asked_for_takes_effect_in_order(artifact):
-    """Memory that is freed right after a launch, and given out again, does not change its results."""
+def test_requests_take_effect_in_order(artifact):
+    """Freeing memory right after a launch, and allocating it again, does not change the results."""
     device = VtaDevice()
     entry = device.load(artifact).entry("product")
     given, result = device.alloc(A.nbytes), device.alloc(EXPECTED.nbytes)
@@ -79,7 +79,7 @@ def test_what_is_asked_for_takes_effect_in_order(artifact):
     assert device.launches == 3
 
 
-def test_memory_of_programs_that_nobody_has_is_given_back(artifact):
+def test_memory_of_unreferenced_programs_is_freed(artifact):
     device = VtaDevice()
     loaded, handles, _ = launched(device, artifact)
     device.free_all(handles)
@@ -99,7 +99,7 @@ def test_the_same_graph_gives_the_same_bytes(artifact):
     assert compile_function("product", function, Target(KIND)).code == artifact.code
 
 
-def test_options_are_the_machine(artifact):
+def test_options_configure_the_machine(artifact):
     small = Target(KIND).with_options(block_in=8, block_out=8, batch=2, bus_bytes=4)
     x = param("x", tensor_type(A.shape, "int8"))
     function = Function("product", (x,), std.matmul(x, constant(B), out_dtype="int32"))
@@ -132,7 +132,7 @@ def test_malformed_programs_are_refused(artifact, change):
         read_program(change(artifact))
 
 
-def test_a_program_that_reaches_outside_fails_and_leaves_the_card_standing(artifact):
+def test_accesses_out_of_bounds_fail_and_the_card_still_works(artifact):
     wrong = encode_all([Load(base=0, offset=1 << 20, b=16, bs=1)])
     size = artifact.metadata["constants"]
     device = VtaDevice()
@@ -142,7 +142,7 @@ def test_a_program_that_reaches_outside_fails_and_leaves_the_card_standing(artif
     np.testing.assert_array_equal(found, EXPECTED)
 
 
-def test_a_program_that_waits_for_ever_is_not_loaded(artifact):
+def test_a_program_with_a_deadlock_is_not_loaded(artifact):
     size = artifact.metadata["constants"]
     stuck = encode_all([Gemm(pop_prev=True)])
     with pytest.raises(RuntimeFailure, match="wait for each other"):

@@ -27,7 +27,7 @@ def instructions(draw):
 
 
 @given(st.lists(instructions(), max_size=5))
-def test_what_is_encoded_is_decoded(program):
+def test_encoded_programs_are_decoded(program):
     data = encode_all(program)
     assert len(data) == 64 * len(program)
     assert decode_all(data) == program
@@ -45,11 +45,11 @@ def test_bytes_are_an_instruction_or_an_error(data):
 @pytest.mark.parametrize(
     ("one", "field"), [(Gemm(acc=1 << 16), "acc"), (Load(x=-1), "x"), (Alu(first=1 << 31), "first")]
 )
-def test_numbers_without_a_place_are_named(one, field):
+def test_numbers_that_do_not_fit_their_field_are_named(one, field):
     with pytest.raises(UsageError, match=rf"\.{field} = "):
         encode(one)
 
 
-def test_they_are_shown_with_their_tokens():
+def test_instructions_are_shown_with_their_tokens():
     assert str(Alu(op=Op.MAX, pop_prev=True, push_next=True)) == "alu pop_prev push_next max"
     assert str(Load(memory=1, sram=7)) == "load wgt[7]"

@@ -1,4 +1,4 @@
-"""Regions of a graph: their lowering gives what the operations' references give, bit by bit."""
+"""Regions of a graph: their lowering has the bits of the operations' references."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def requantized(total, channels: tuple[int, ...], dtype: str, fixed: bool, zero:
 
 
 def cases():
-    """dtypes, batches, machines and arithmetics: some of them at once, all of them in slow tests."""
+    """Dtypes, batches, machines and arithmetics. The fast tests run some combinations, the slow tests all."""
     fast = {("int8", 1, Config(), True), ("uint8", 3, TINY, False), ("uint8", 1, Config(), True)}
     for case in product(("int8", "uint8"), (1, 3), (Config(), TINY), (False, True)):
         yield pytest.param(*case, marks=() if case in fast else pytest.mark.slow)
@@ -112,7 +112,7 @@ def test_a_network(dtype, images, config, fixed):
     assert len(block.tensors) == 1
 
 
-def test_what_follows_a_product_joins_its_layer():
+def test_operations_after_a_product_join_its_layer():
     x = tensor("x", 6, 40)
     total = std.add(std.matmul(x, drawn(40, 24), out_dtype="int32"), drawn(24, dtype="int32"))
     body = std.minimum(
@@ -149,7 +149,7 @@ def test_one_spatial_dim_and_many_leading_ones():
     compare(std.add(std.matmul(y, drawn(10, 7), out_dtype="int32"), drawn(7, dtype="int32")), [y], TINY)
 
 
-def test_values_that_are_used_twice_and_given_back():
+def test_values_with_two_uses_and_results():
     x = tensor("x", 3, 8, dtype="int32")
     total = std.add(x, number(5))
     moved = std.reshape(total, shape=(4, 6))
@@ -179,7 +179,7 @@ def test_groups_of_channels(inputs, outputs, groups, config):
     assert layer.inputs < inputs or groups < 4
 
 
-def test_borders_of_their_own():
+def test_separate_pads():
     x = tensor("x", 1, 3, 5, 6, dtype="uint8")
     body = std.pad(x, mode="constant", pads=(0, 0, 2, 0, 0, 0, 1, 3), value=9.0)
     compare(make_tuple([body, std.conv(body, drawn(4, 3, 1, 1), out_dtype="int32")]), [x], TINY)
@@ -201,7 +201,7 @@ def test_borders_of_their_own():
         (lambda x: std.mul(std.cast(x, to="int32"), drawn(4, 5, 6, dtype="int32")), "neither a number"),
     ],
 )
-def test_what_is_refused_says_why(made, why):
+def test_refusals_have_reasons(made, why):
     found = accepts(made(tensor("x", 1, 4, 5, 6)), Config())
     assert isinstance(found, str)
     assert why in found
@@ -214,7 +214,7 @@ def test_kernels_that_no_tile_holds_are_refused():
     assert accepts(conv, Config()) is True
 
 
-def test_dims_that_are_not_known_are_refused():
+def test_symbolic_dims_are_refused():
     n = dlc.te.var("n")
     x = param("x", tensor_type((n, 4), "int8"))
     assert "not known" in str(accepts(std.matmul(x, drawn(4, 4), out_dtype="int32"), Config()))

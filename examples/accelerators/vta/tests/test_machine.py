@@ -1,4 +1,4 @@
-"""The functional simulator: arithmetic, transfers, and what reaches outside."""
+"""The functional simulator: arithmetic, transfers, and accesses out of bounds."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def machine_with(uops: list[tuple[int, int, int]]) -> Machine:
     return machine
 
 
-def test_a_load_makes_a_border_and_fills_what_is_left_of_entries():
+def test_a_load_makes_a_border_and_fills_partial_entries():
     machine = Machine(CONFIG)
     data = np.arange(2 * 3, dtype=np.int8).reshape(2, 3)  # two channels of three pixels
     load = Load(memory=INP, x=3, b=2, xs=1, bs=3, left=1, right=2, top=1, y_pitch=6, fill=-7, sram=1)
@@ -86,7 +86,7 @@ def test_flipped_bytes_are_less_128():
 def test_a_chain_within_an_instruction_is_in_order():
     machine = machine_with([(0, 1, 0), (0, 2, 0)])
     machine.memories[ACC][:3] = np.array([0, 5, 7])[:, None, None]
-    machine.step(Alu(op=Op.ADD, begin=0, end=2, outer=3), [])  # three rounds, all on entry 0
+    machine.step(Alu(op=Op.ADD, begin=0, end=2, outer=3), [])  # three iterations, all on entry 0
     assert (machine.memories[ACC][0] == 3 * 12).all()
     machine = machine_with([(1, 0, 0)])
     machine.memories[ACC][:3] = np.array([1, 5, 7])[:, None, None]
@@ -94,7 +94,7 @@ def test_a_chain_within_an_instruction_is_in_order():
     assert machine.memories[ACC][:3, 0, 0].tolist() == [1, 6, 13]
 
 
-def test_products_add_or_begin_anew():
+def test_products_add_or_overwrite():
     rng = np.random.default_rng(0)
     machine = machine_with([(0, 0, 0), (0, 1, 1)])
     for memory in machine.memories[:2]:
@@ -132,6 +132,6 @@ def test_moving_weights_and_repeated_sums():
         Alu(op=Op.ADD, begin=0, end=1, src=64),
     ],
 )
-def test_what_reaches_outside_is_refused(instruction):
+def test_accesses_out_of_bounds_are_refused(instruction):
     with pytest.raises(RuntimeFailure):
         machine_with([(0, 0, 0)]).step(instruction, [np.zeros(100, np.uint8)])

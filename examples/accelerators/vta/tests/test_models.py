@@ -1,4 +1,4 @@
-"""Models for the targets vta and a host: the card has what is of bytes, and every bit is right."""
+"""Models for the targets vta and a host: the card runs operations on bytes, and every bit is right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGES = [np.random.default_rng(seed).standard_normal((1, 3, 8, 8), np.float32) 
 
 
 def floats() -> IRModule:
-    """Three convolutions, one of them beside a branch, two poolings and a product, in floats."""
+    """Three convolutions, one of them parallel to a branch, two poolings and a product, in floats."""
     rng = np.random.default_rng(9)
 
     def weights(*shape: int) -> Node:
@@ -62,7 +62,7 @@ def test_a_quantized_network_is_equal_to_its_reference(network, arithmetic):
     assert {"quantize", "dequantize", "softmax"} <= left
 
 
-def test_the_machine_may_have_any_shape(network):
+def test_machines_of_any_shape(network):
     expected = dlc.compile(network, HOST)(IMAGES[0])
     for options in (
         "-batch=2 -block-in=8 -block-out=4 -inp-kb=2 -wgt-kb=4 -acc-kb=4",
@@ -72,7 +72,7 @@ def test_the_machine_may_have_any_shape(network):
         np.testing.assert_array_equal(exe(IMAGES[0]), expected)
 
 
-def test_a_kind_without_code_of_its_own_finds_a_host(network):
+def test_the_target_finds_a_host(network):
     exe = dlc.compile(network, "vta")
     np.testing.assert_allclose(exe(IMAGES[0]), dlc.compile(network, HOST)(IMAGES[0]), 1e-6, 1e-6)
 
@@ -109,7 +109,7 @@ def test_residual_blocks_are_one_region_in_fixed_arithmetic():
     assert region["ops"].count("conv") == 3
 
 
-def test_what_does_not_fit_the_card_stays_on_the_host():
+def test_regions_that_do_not_fit_the_card_stay_on_the_host():
     x = param("x", tensor_type((1024, 1024), "int8"))
     weights = constant(np.ones((1024, 8), np.int8))
     module = IRModule({"main": Function("main", (x,), std.matmul(x, weights, out_dtype="int32"))})
@@ -118,7 +118,7 @@ def test_what_does_not_fit_the_card_stays_on_the_host():
     assert "its tensors have 1089536 bytes, the card 1048576" in str(placed(exe)["why_not"])
 
 
-def test_alone_small_sums_stay_on_the_host():
+def test_small_sums_alone_stay_on_the_host():
     x = param("x", tensor_type((4, 4), "int32"))
     module = IRModule({"main": Function("main", (x,), std.add(x, constant(np.int32(3))))})
     exe = dlc.compile(module, targets=["vta", HOST])

@@ -1,4 +1,4 @@
-"""Operators of quantized ONNX models, where the importer is installed."""
+"""Operators of quantized ONNX models, if the importer is installed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_card_has_the_sums_and_every_bit_is_right(name):
+def test_the_card_computes_the_sums_and_every_bit_is_right(name):
     given, result, constants, body, weights = MODELS[name]
     model = parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 20]> g ({given}) => ({result}) <{constants}> {{ {body} }}'

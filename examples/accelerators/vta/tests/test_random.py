@@ -1,4 +1,4 @@
-"""Random regions on random machines: what the references give, and tokens that order what they must."""
+"""Random regions on random machines: the results of the references, and sufficient tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search chooses what simulation of every schedule finds best."""
+"""The search chooses the schedule that is best by simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dlc_core.diag import UnsupportedError
 SMALL = Config(inp_kb=2, wgt_kb=8, acc_kb=4, uop_kb=4, bus_bytes=8)
 
 
-def judge(row):
+def check(row):
     assert row.behind <= 0.05, f"{row.layer.name}: {row.behind:.1%} behind {row.best.tiling}"
     assert row.speedup >= 2.0
     assert abs(row.predicted / row.cycles - 1) <= 0.05
@@ -29,13 +29,13 @@ def test_small_layers(name, config):
     layer = (
         matmul(name, 32, 48, 96, config) if name == "matmul" else convolution(name, 24, 8, 40, 3, 1, config)
     )
-    judge(compare(layer, config))
+    check(compare(layer, config))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("layer", "config"), cases())
 def test_the_table(layer, config):
-    judge(compare(layer, config))
+    check(compare(layer, config))
 
 
 def test_the_choice_depends_on_the_memories():

@@ -1,4 +1,4 @@
-"""Streams of layers: right numbers under every schedule, tokens that order what they must."""
+"""Streams of layers: right results under every schedule, and sufficient tokens."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def case(request):
 
 
 def some(plans: list[Plan], count: int) -> list[Plan]:
-    """Schedules of few steps, drawn."""
+    """Random schedules of few steps."""
     short = [plan for plan in plans if plan.steps <= 60]
     return random.Random(0).sample(short, min(count, len(short)))
 
@@ -73,8 +73,8 @@ def test_the_model_is_close_to_the_simulation(case):
         assert abs(predict(plan) / cycles - 1) < 0.05, plan.tiling
 
 
-def test_a_token_less_is_found():
-    """Without any one token of a stream in which all are needed, it is wrong, and that is seen."""
+def test_a_removed_token_is_found():
+    """All tokens of this stream are needed. If any one is removed, the error is detected."""
     layer, inputs, expected = product_case(24, 32, 48, Config())
     plan = Plan(layer, Tiling(1, 8, 1, 1, "none", 2), Config())
     program, card = program_of(plan), card_of(plan, inputs, expected)
@@ -97,7 +97,7 @@ def test_a_token_less_is_found():
 
 
 def token_pairs(program):
-    """For each token: the place and flag of its push, those of its pop."""
+    """For each token: the position and flag of its push, and those of its pop."""
     pushes: dict[tuple[int, int], list[tuple[int, str]]] = {}
     pairs = []
     for at, one in enumerate(program):
@@ -117,7 +117,7 @@ def test_no_token_is_left_over(case):
         token_pairs(program_of(plan))
 
 
-def test_what_was_never_written_is_not_read():
+def test_reads_before_writes_are_found():
     with pytest.raises(Hazard, match="never written, in uop"):
         check([Gemm(begin=0, end=1)], Config(), [])
 
@@ -132,7 +132,7 @@ def test_double_buffering_hides_loads():
     assert times[2].utilisation["compute"] > times[1].utilisation["compute"]
 
 
-def test_loads_stand_in_front_of_the_computation_before():
+def test_loads_precede_the_previous_computation():
     layer, _, _ = product_case(64, 16, 32, Config())
     program = program_of(Plan(layer, Tiling(1, 16, 1, 2, "none", 2), Config()))
     units = [one.unit for one in islice(program, 1, 5)]

@@ -25,17 +25,17 @@ SMALL = Config(batch=2, block_in=8, block_out=4)
 
 
 @pytest.mark.parametrize("config", [Config(), SMALL])
-def test_intrinsics_are_what_they_describe(config):
+def test_intrinsics_compute_their_descriptions(config):
     for intrin in intrinsics(config).values():
         check_intrin(intrin)
 
 
-def test_the_plugin_gives_those_of_the_usual_machine():
+def test_the_plugin_provides_intrinsics_of_the_default_machine():
     assert "vta_gemm.1x16x16" in registry().tensor_intrins
 
 
 def tensorised(schedule: Schedule, block, caches, init, config: Config) -> Schedule:
-    """Every block by its intrinsic; `caches` are the copies of inputs, weights and results."""
+    """Replace every block by its intrinsic. `caches` are the copies of inputs, weights and results."""
     known = intrinsics(config)
     for each, name, inner in (
         (block, GEMM, 3),
@@ -106,7 +106,7 @@ def convolution(size: int, inputs: int, outputs: int, kernel: int, rows: int, co
 
 
 def on_card(schedule: Schedule, config: Config, *arrays):
-    """The time of a program on the card; it computes what the interpreter does, and its tokens are right."""
+    """Check the results and tokens of a program on the card. Returns its time."""
     options = {name: getattr(config, name) for name in ("batch", "block_in", "block_out", "inp_kb", "acc_kb")}
     artifact = compile_schedule(schedule, Target(KIND).with_options(**options))
     expected = [array.copy() for array in arrays]
@@ -131,7 +131,7 @@ def test_a_product(config):
     left = x.transpose(0, 2, 1, 3).reshape(m * config.batch, -1).astype(np.int32)
     right = w.transpose(0, 2, 1, 3).reshape(n * config.block_out, -1).astype(np.int32)
     np.testing.assert_array_equal(z.transpose(0, 2, 1, 3).reshape(left.shape[0], -1), left @ right.T)
-    # 8 rounds of two loads and a product, 4 of zeros and a store: calls have become few instructions.
+    # 8 iterations of two loads and a product, 4 of zeros and a store: calls become few instructions.
     assert report.instructions <= 1 + 8 * 3 + 4 * 2
 
 
@@ -147,7 +147,7 @@ def test_a_convolution():
     np.testing.assert_array_equal(z[..., 0, :].transpose(0, 3, 1, 2).reshape(1, 32, 6, 6), expected)
 
 
-def test_rounds_overlap_where_two_tiles_fit():
+def test_iterations_overlap_if_two_tiles_fit():
     m, n, k = 64, 2, 6
 
     def time(config: Config) -> int:
@@ -159,7 +159,7 @@ def test_rounds_overlap_where_two_tiles_fit():
     assert time(Config(inp_kb=4)) < 0.8 * time(Config(inp_kb=2))
 
 
-def test_what_the_card_cannot_do_is_refused():
+def test_unsupported_programs_are_refused():
     target = Target(KIND)
     s = Schedule(product(8, 4, 6, (4, 2, 3), Config()).func)
     assert compile_schedule(s, target).symbols == ("product",)
