@@ -68,17 +68,17 @@ def test_keys_contain_the_code_of_readers_and_plugins(model, tmp_path, monkeypat
     own = SimpleNamespace(__file__=str(package / "__init__.py"), __version__="1")
     monkeypatch.setattr(key, "version", own)
     monkeypatch.setattr(key, "reader_of", lambda model, name: Reader())
-    asked = CompileRequest.of("reference")
-    before = key_parts(model, asked)
-    assert before == key_parts(model, asked)
+    request = CompileRequest.of("reference")
+    before = key_parts(model, request)
+    assert before == key_parts(model, request)
     (package / "new.py").write_text("x = 1")
     code_stamp.cache_clear()
-    after = key_parts(model, asked)
+    after = key_parts(model, request)
     assert [name for name in before if before[name] != after[name]] == ["code"]
     assert cache_key(before) != cache_key(after)
-    assert key_parts(model, replace(asked, config={"f": print})) is None
+    assert key_parts(model, replace(request, config={"f": print})) is None
     monkeypatch.setattr(key, "reader_of", lambda model, name: None)
-    assert key_parts(model, asked) is None
+    assert key_parts(model, request) is None
 
 
 def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
@@ -146,10 +146,10 @@ def test_a_moved_file_is_compared_once(monkeypatch):
 
 
 def test_reasons_for_not_caching_are_reported(model):
-    asked = CompileRequest.of(TENSOR)
-    assert explain(module(), asked, Store()).why == "the cache is empty"
+    request = CompileRequest.of(TENSOR)
+    assert explain(module(), request, Store()).why == "the cache is empty"
     compiled()
-    answer = explain(module(), asked, Store())
+    answer = explain(module(), request, Store())
     assert answer.entry is not None
     assert answer.entry.path.stem == answer.key
     for model, options, parts in (
@@ -168,10 +168,10 @@ def test_reasons_for_not_caching_are_reported(model):
     with dlc.PassContext(disabled=("fuse",)):
         answer = explain(module(), CompileRequest.of(TENSOR), Store())
     assert [each.part for each in answer.differences] == ["disabled"]
-    unnamed = explain(module(), replace(asked, config={"f": print}), Store())
+    unnamed = explain(module(), replace(request, config={"f": print}), Store())
     assert (unnamed.key, unnamed.why) == (None, "the model, a pass or a setting has no stable name")
     next(iter(Store().entries())).path.write_bytes(b"not an artefact")
-    assert explain(module(), replace(asked, opt_level=1), Store()).why == "the cache is empty"
+    assert explain(module(), replace(request, opt_level=1), Store()).why == "the cache is empty"
 
 
 SCRIPT = """
@@ -259,8 +259,8 @@ def test_a_read_only_folder_is_used(own_folder, monkeypatch):
 def test_models_for_several_targets_are_cached_by_all_targets():
     both = {"targets": ["reference", TENSOR]}
 
-    def made(**asked):
-        return dlc.compile(module(), cache=True, **asked)
+    def made(**options):
+        return dlc.compile(module(), cache=True, **options)
 
     first, again = made(**both), made(**both)
     assert [first.report["cache"], again.report["cache"]] == ["stored", "hit"]

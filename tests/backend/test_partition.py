@@ -111,8 +111,8 @@ def test_neighbouring_matches_are_one_region_and_others_have_reasons(card):
     assert region["ops"] == ["matmul", "add", "relu", "matmul", "add"]
     assert region["patterns"] == ["dense_relu", "dense", "add"]
     assert (region["bytes_in"], region["bytes_out"]) == (256, 40)
-    told = [(e["op"], e["reasons"]) for e in exe.about["placed"]["why_not"]]
-    assert told == [("softmax", ["no pattern matches"])]
+    refused = [(e["op"], e["reasons"]) for e in exe.about["placed"]["why_not"]]
+    assert refused == [("softmax", ["no pattern matches"])]
     assert exe.regions["region_0"].artifact.metadata["parts"] == ["dense_relu", "dense", "add"]
 
 
@@ -127,8 +127,8 @@ def test_a_predicate_refuses_with_its_reason(card):
 def test_a_near_miss_reports_the_mismatch(card):
     a, b = param("a", tensor_type((4, 4))), param("b", tensor_type((4, 4)))
     exe = dlc.compile(module([a, b], call("matmul", a, b)), targets=["card", "reference"])
-    (told,) = exe.about["placed"]["why_not"]
-    assert told["reasons"] == ["dense: argument 1 of matmul is an input, a constant is needed"]
+    (refused,) = exe.about["placed"]["why_not"]
+    assert refused["reasons"] == ["dense: argument 1 of matmul is an input, a constant is needed"]
     assert not exe.regions
 
 
@@ -198,9 +198,9 @@ def test_regions_without_a_gain_go_to_the_next_target():
     with fresh_registry({"card": CardPlugin(worth=worth), "second": CardPlugin("second")}):
         exe = dlc.compile(mlp(), targets=["card", "second", "reference"])
         assert {str(r.target) for r in exe.regions.values()} == {"second"}
-        told = [e for e in exe.about["placed"]["why_not"] if e["op"] == "relu"]
-        assert told[0]["target"] == "card"
-        assert told[0]["reasons"][-1] == "3 parts are not worth the way"
+        refused = [e for e in exe.about["placed"]["why_not"] if e["op"] == "relu"]
+        assert refused[0]["target"] == "card"
+        assert refused[0]["reasons"][-1] == "3 parts are not worth the way"
         same(exe, mlp(), X)
 
 
@@ -269,8 +269,8 @@ def placed(exe):
 def test_ops_and_patterns_are_placed_by_name(card):
     exe = dlc.compile(mlp(), targets=["card", "reference"], place={"relu": "reference"})
     assert set(placed(exe)) == {"matmul", "add"}
-    told = [e["reasons"] for e in exe.about["placed"]["why_not"] if e["op"] == "relu"]
-    assert told == [["it is placed on reference"]]
+    refused = [e["reasons"] for e in exe.about["placed"]["why_not"] if e["op"] == "relu"]
+    assert refused == [["it is placed on reference"]]
     exe = dlc.compile(mlp(), targets=["card", "reference"], place={"card-dense.dense_relu": "reference"})
     assert placed(exe) == {"matmul": "card", "add": "card"}
     exe = dlc.compile(mlp(), "reference", place={"matmul": "card"})
@@ -324,8 +324,8 @@ def test_unsupported_dtypes_stay_on_the_host(card):
     a = param("a", tensor_type((4, 4), "float64"))
     model = module([a], call("cast", call("exp", a), to="float32"))
     exe = dlc.compile(model, targets=["toy", "reference"])
-    told = {e["op"]: e["reasons"] for e in exe.about["placed"]["why_not"]}
-    assert told["exp"] == ["op: it does not compute in float64"]
+    refused = {e["op"]: e["reasons"] for e in exe.about["placed"]["why_not"]}
+    assert refused["exp"] == ["op: it does not compute in float64"]
 
 
 @needs_compiler
@@ -334,8 +334,8 @@ def test_shape_ops_alone_are_no_region(card):
     model = module([a], call("tanh", call("reshape", call("tanh", a), shape=(2, 8))))
     exe = dlc.compile(model, targets=["toy", "reference"], place={"tanh": "reference"})
     assert not exe.regions
-    told = [e["reasons"] for e in exe.about["placed"]["why_not"] if e["op"] == "reshape"]
-    assert told == [["it has only views"]]
+    refused = [e["reasons"] for e in exe.about["placed"]["why_not"] if e["op"] == "reshape"]
+    assert refused == [["it has only views"]]
     assert len(dlc.compile(model, targets=["toy", "reference"]).regions) == 1
 
 
@@ -382,17 +382,17 @@ def test_any_op_is_a_pattern():
 
 def test_explanations_list_segments_and_refusals(card):
     exe = dlc.compile(mlp(), targets=["card -limit=1000", "reference -level=tir"])
-    told = exe.explain()
-    assert [(s.name, s.target, s.bytes_in, s.bytes_out) for s in told.segments] == [
+    explanation = exe.explain()
+    assert [(s.name, s.target, s.bytes_in, s.bytes_out) for s in explanation.segments] == [
         ("region_0", "card -limit=1000", 128, 40),
         ("segment_0", "reference -level=tir", 256, 128),
         ("segment_1", "reference -level=tir", 40, 40),
     ]
-    text = str(told)
+    text = str(explanation)
     assert "card-dense: add, relu, dense" in text
     assert (
         "not on card -limit=1000: matmul: dense_relu: 2048 weights, the card has memory for 1000; dense: 2048"
         in text
     )
     assert text.startswith("target   card -limit=1000, reference -level=tir")
-    assert json.loads(told.to_json())["segments"][0]["name"] == "region_0"
+    assert json.loads(explanation.to_json())["segments"][0]["name"] == "region_0"

@@ -235,14 +235,14 @@ def f(A: T.Buffer((8,), "float32"), I: T.Buffer((8,), "int64"), B: T.Buffer((8,)
 
 @pytest.mark.parametrize("command", [["compile"], ["run", "--random"], ["bench", "-n", "1"], ["explain"]])
 def test_the_precision_reaches_the_compile(command, dlc, monkeypatch):
-    asked = []
+    precisions = []
     compiled = driver.compile
 
-    def told(*args, **options):
-        asked.append(options["precision"])
+    def recorded(*args, **options):
+        precisions.append(options["precision"])
         return compiled(*args, **options)
 
-    monkeypatch.setattr(driver, "compile", told)
+    monkeypatch.setattr(driver, "compile", recorded)
     for precision in ("bf16", "fast"):
         dlc(command[0], "model.onnx", *command[1:], "--precision", precision)
-    assert asked == ["bf16", "fast"]
+    assert precisions == ["bf16", "fast"]

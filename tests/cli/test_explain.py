@@ -37,7 +37,7 @@ def test_each_kernel_has_a_line_that_says_why(dlc, dlc_json):
 
 
 def test_why_lists_candidates_and_refusals(dlc, dlc_json):
-    told = dlc("explain", "model.onnx", "--shape", "batch=8", "--why")
+    output = dlc("explain", "model.onnx", "--shape", "batch=8", "--why")
     kernel = dlc_json("explain", "model.onnx", "--shape", "batch=8", "--why")["kernels"][0]
     rule = next(choice for choice in kernel["choices"] if choice["decision"] == "schedule.rule")
     assert rule["candidates"][0]["value"] == kernel["rule"]
@@ -45,11 +45,11 @@ def test_why_lists_candidates_and_refusals(dlc, dlc_json):
     assert refused
     assert all(reason.startswith("does not match") for reason in refused)
     assert rule["candidates"][1]["value"] == "cpu.strassen"  # the next one in priority
-    assert refused[0] in told
+    assert refused[0] in output
     threads = next(choice for choice in kernel["choices"] if choice["decision"] == "loops.threads")
     costs = {one["alternative"]: one["cost"] for one in threads["candidates"]}
     assert costs["one"] < costs["all"]
-    assert "cycles" in told
+    assert "cycles" in output
 
 
 def test_an_artefact_contains_the_reasons_of_choices(dlc, dlc_json):
@@ -62,9 +62,9 @@ def test_an_artefact_contains_the_reasons_of_choices(dlc, dlc_json):
 
 
 def test_why_of_an_unknown_kernel(folder):
-    told = driver.compile("model.onnx", shapes={"batch": 8}).explain()
-    name = told.kernels[0].name
-    assert told.why(name).startswith(f"{name}: {told.kernels[0].rule}\n")
+    explanation = driver.compile("model.onnx", shapes={"batch": 8}).explain()
+    name = explanation.kernels[0].name
+    assert explanation.why(name).startswith(f"{name}: {explanation.kernels[0].rule}\n")
     with pytest.raises(UsageError, match="there is no kernel") as caught:
-        told.why(f"{name}x")
+        explanation.why(f"{name}x")
     assert name in str(caught.value)

@@ -130,8 +130,8 @@ def test_the_cache_has_libraries(dlc, dlc_json, tmp_path, monkeypatch):
         os.utime(place, (number, number))
     (tmp_path / "kept" / "libraries" / "abandoned").mkdir()
     os.utime(tmp_path / "kept" / "libraries" / "abandoned", (0, 0))
-    told = dlc_json("cache")["libraries"]
-    assert [each["bytes"] for each in told] == [8000, 8000, 12000]
+    libraries = dlc_json("cache")["libraries"]
+    assert [each["bytes"] for each in libraries] == [8000, 8000, 12000]
     assert "3 libraries, " in dlc("cache")
     assert dlc_json("cache", "size")["libraries"] == 28000
     assert KeptFiles(kept_libraries().folder, 21000).trim() == 1

@@ -22,9 +22,9 @@ def test_a_rule_is_forced_for_all_kernels_or_for_one(dlc, dlc_json):
     assert forced["why"].startswith("schedule.rule=cpu.loops: forced; preferred ")
     one = only(dlc_json("explain", "model.onnx", *SHAPE, "--rule", f"{plain['name']}=cpu.loops"))
     assert one["rule"] == "cpu.loops"
-    told = dlc("explain", "model.onnx", *SHAPE, "--rule", f"{plain['name']}x=cpu.loops", code=2)
-    assert f"there is no kernel '{plain['name']}x'" in told
-    assert f"did you mean '{plain['name']}'" in told
+    output = dlc("explain", "model.onnx", *SHAPE, "--rule", f"{plain['name']}x=cpu.loops", code=2)
+    assert f"there is no kernel '{plain['name']}x'" in output
+    assert f"did you mean '{plain['name']}'" in output
 
 
 def test_a_decision_is_set(dlc_json, monkeypatch):
@@ -40,11 +40,11 @@ def test_a_decision_is_set(dlc_json, monkeypatch):
 
 
 def test_refuses_forced_values_that_no_kernel_has(dlc):
-    told = dlc("explain", "model.onnx", *SHAPE, "--set", "gemm.tile=99x9", code=2)
-    assert "gemm.tile=99x9 is no candidate of any kernel" in told
-    assert "candidates: " in told
-    told = dlc("explain", "model.onnx", *SHAPE, "--set", "winograd.group=1", code=2)
-    assert "winograd.group=1 forces nothing" in told
+    output = dlc("explain", "model.onnx", *SHAPE, "--set", "gemm.tile=99x9", code=2)
+    assert "gemm.tile=99x9 is no candidate of any kernel" in output
+    assert "candidates: " in output
+    output = dlc("explain", "model.onnx", *SHAPE, "--set", "winograd.group=1", code=2)
+    assert "winograd.group=1 forces nothing" in output
 
 
 def test_ignores_forced_values_of_the_environment_that_no_kernel_has(dlc_json, monkeypatch):
@@ -66,9 +66,9 @@ def test_a_number_of_a_heuristic_is_set(dlc, dlc_json, monkeypatch):
     monkeypatch.delenv("DLC_HEURISTICS")
     options = ["--set", "heuristics.fusion.max_ops=1", "--set", "heuristics.gpu.tiles.depths=8,16"]
     assert kernels() > plain
-    told = dlc("explain", "model.onnx", *SHAPE, "--set", "heuristics.fusion.most=1", code=2)
-    assert "there is no heuristic 'fusion.most'" in told
-    assert "did you mean 'fusion.max_ops'" in told
+    output = dlc("explain", "model.onnx", *SHAPE, "--set", "heuristics.fusion.most=1", code=2)
+    assert "there is no heuristic 'fusion.most'" in output
+    assert "did you mean 'fusion.max_ops'" in output
     (number,) = [one for one in dlc_json("rules", "--heuristics") if one["heuristic"] == "fusion.max_ops"]
     assert number["value"] == "48"
     assert number["what"].startswith("The most operations of a kernel.")
@@ -90,9 +90,9 @@ def test_a_pass_is_disabled_in_every_command(dlc):
     assert "fused_matmul_add" in dlc("inspect", "model.onnx", "--stage", "tir")
     assert "fused_matmul_add" not in dlc("inspect", "model.onnx", "--stage", "tir", "--disable", "fuse")
     for command in (("compile", "model.onnx"), ("run", "model.onnx", "--random"), ("bench", "model.onnx")):
-        told = dlc(*command, *SHAPE, "--disable", "fuze", code=2)
-        assert "there is no pass or rule 'fuze'" in told
-        assert "'fuse'" in told
+        output = dlc(*command, *SHAPE, "--disable", "fuze", code=2)
+        assert "there is no pass or rule 'fuze'" in output
+        assert "'fuse'" in output
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_pass_is_disabled_in_every_command(dlc):
     ],
 )
 def test_suggests_names_similar_to_unknown_ones(dlc, options, words, hint):
-    told = dlc("explain", "model.onnx", *SHAPE, *options, code=2)
-    assert words in told
-    assert hint in told
+    output = dlc("explain", "model.onnx", *SHAPE, *options, code=2)
+    assert words in output
+    assert hint in output
 
 
 def test_unknown_names_in_a_pass_context_are_refused(folder):
@@ -124,14 +124,14 @@ def test_a_compiled_file_cannot_be_overridden(dlc):
 
 
 def test_numbers_of_the_description_are_set(dlc, dlc_json):
-    told = dlc(
+    output = dlc(
         "explain", "model.onnx", *SHAPE, "--set", "target.fma_latency=40", "--set", "target.l2_bytes=65536"
     )
-    assert "-target.fma_latency=40.0 -target.l2_bytes=65536" in told
+    assert "-target.fma_latency=40.0 -target.l2_bytes=65536" in output
     exe = driver.compile("model.onnx", shapes={"batch": 8}, config={"target": {"fma_latency": 40}})
     assert exe.target.describe().fma_latency == 40.0
-    told = dlc("targets", "llvm", "-v", "--set", "target.l2_bytes=65536")
-    line = next(line for line in told.splitlines() if line.startswith("caches"))
+    output = dlc("targets", "llvm", "-v", "--set", "target.l2_bytes=65536")
+    line = next(line for line in output.splitlines() if line.startswith("caches"))
     assert "65536" in line
     assert "set by the user" in line
 

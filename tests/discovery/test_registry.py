@@ -116,7 +116,7 @@ def junk(given):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (7, "TypeError"),
         ("text", "it has no name"),
@@ -126,12 +126,12 @@ def junk(given):
         (lambda: (_ for _ in [Thing("fine"), 3]), "it has no name"),
     ],
 )
-def test_invalid_declarations_are_problems_of_their_plugin(given, told):
+def test_invalid_declarations_are_problems_of_their_plugin(given, message):
     with fresh_registry({"junk": junk(given), "board": Board()}) as made:
         assert set(made.targets) == {"reference", "board", "board-mini"}
         core, found, board = made.plugins
         assert (core.status, found.status, board.status) == ("ok", "broken", "ok")
-        assert told in found.problem
+        assert message in found.problem
         assert find_target("reference").kind.name == "reference"
         with pytest.raises(DlcError, match="dlc_frontends"):
             driver.load("model.onnx")
@@ -233,7 +233,7 @@ def test_the_best_target_kind_is_chosen_without_importing_others(module_writer):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("raise OSError('no such driver')", "OSError: no such driver"),
         ("", "AttributeError: module 'odd_board' has no attribute 'KIND'"),
@@ -242,7 +242,7 @@ def test_the_best_target_kind_is_chosen_without_importing_others(module_writer):
         ("class KIND:\n    name, host_rank = 'odd', 3", "it has no options"),
     ],
 )
-def test_failed_imports_are_problems_of_their_plugin(text, told, module_writer):
+def test_failed_imports_are_problems_of_their_plugin(text, message, module_writer):
     module_writer("odd_board", text)
     plugin = deferring(Deferred("odd", "odd_board:KIND", {"host_rank": 3}), Thing("fine"))
     with fresh_registry({"odd": plugin}) as made:
@@ -252,7 +252,7 @@ def test_failed_imports_are_problems_of_their_plugin(text, told, module_writer):
         assert set(made.targets) == {"reference", "fine"}
         core, broken = made.plugins
         assert (core.status, broken.status) == ("ok", "broken")
-        assert told in broken.problem
+        assert message in broken.problem
     with fresh_registry({"odd": plugin}) as made:
         sys.modules.pop("odd_board", None)
         assert [kind.name for kind in made.targets.values()] == ["reference", "fine"]

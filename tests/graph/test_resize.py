@@ -76,10 +76,10 @@ def test_bound_params_and_bounds(joined):
 def test_elements_of_params_may_be_negative():
     """Expressions of host-computed dims are not simplified as if elements were at least 1."""
     n, size, element = Var("n"), Var("rows"), Var("e")
-    told = minimum(n, minimum(element + n, n))
+    rows = minimum(n, minimum(element + n, n))
     x = param("x", tensor_type((n,), "float32"))
     s = param("s", tensor_type((1,), "int64"))
-    attrs = {"inputs": ("x", "s"), ELEMENTS: ((element, "s", 0),), DATA_DIMS: ((size, told, "rows"),)}
+    attrs = {"inputs": ("x", "s"), ELEMENTS: ((element, "s", 0),), DATA_DIMS: ((size, rows, "rows"),)}
     function = Function("main", (x, s), std.relu(x)).with_attrs(**attrs)
     made = replace_dims(function, {n: Var("n", bounds=Bounds(1, 9))})
     ((var, expr, what),) = made.attrs[DATA_DIMS]

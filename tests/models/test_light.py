@@ -21,9 +21,9 @@ def test_stored_output(network):
     results = exe.run(light.input_of(network))
     (found,) = results.values()
     np.testing.assert_allclose(found, light.stored_output(network), RTOL, ATOL)
-    told = exe.explain()
-    assert told.live_peak is not None
-    assert told.live_peak <= int(told.arena) <= 1.2 * told.live_peak
+    explanation = exe.explain()
+    assert explanation.live_peak is not None
+    assert explanation.live_peak <= int(explanation.arena) <= 1.2 * explanation.live_peak
 
 
 @pytest.mark.parametrize("mode", MODES)

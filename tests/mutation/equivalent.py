@@ -35,7 +35,6 @@ COSTS: Mapping[str, Mapping[str, str]] = {
         "ContractionScheduler._facts": "facts that plans are chosen by, any of which is right",
     },
     "dlc_core.schedule.rules.cpu.rows": {
-        "_mergeable": "which loops are fused: any may be",
         "reduce_in_lanes": "where a loop with a condition is cut: it may be anywhere",
     },
     "dlc_core.schedule.rules.cpu.bands": {

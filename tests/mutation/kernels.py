@@ -120,12 +120,12 @@ def _weights(*dims: int) -> Node:
     return constant(np.random.default_rng(dims).integers(-2, 3, dims).astype(np.float32))
 
 
-def _heads(*, turned: bool) -> tuple[Node, list[Node]]:
+def _heads(*, transposed: bool) -> tuple[Node, list[Node]]:
     """Concatenated detections of three scales."""
     heads = [_tensor(1, 8, n, n, name=f"x{n}") for n in (8, 4, 2)]
     flat = [std.reshape(std.relu(h), shape=(1, 8, n * n)) for h, n in zip(heads, (8, 4, 2), strict=True)]
     both = std.concat(*flat, axis=2)
-    return (std.transpose(both, axes=(0, 2, 1)) if turned else both), heads
+    return (std.transpose(both, axes=(0, 2, 1)) if transposed else both), heads
 
 
 def _chain() -> tuple[Node, list[Node]]:
@@ -202,8 +202,8 @@ _GRAPHS: dict[str, Callable[[], tuple[Node, list[Node]]]] = {
                         1, 3, Var("h"), 7),
     "open conv": _unary(lambda x: std.conv(x, _weights(7, 5, 3, 3), padding=(1, 1, 1, 1)),
                         1, 5, Var("h"), Var("w")),
-    "heads": partial(_heads, turned=False),
-    "turned heads": partial(_heads, turned=True),
+    "heads": partial(_heads, transposed=False),
+    "transposed heads": partial(_heads, transposed=True),
     "chain": _chain,
     "open chain": _open_chain,
     "image": _image,

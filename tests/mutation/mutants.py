@@ -23,7 +23,7 @@ _PACKAGES = {
     "dlc_core.op.std": "convolution pool slicing shape indexing window",
     "dlc_core.schedule.rules": "analysis",
     "dlc_core.schedule.rules.cpu": "contraction rows bands panels maps edges lanes transpose"
-    " loops tile_unit dots vector",
+    " loops tile_nest tile_unit dots vector",
     "dlc_core.algorithms": "row_filter.rule winograd.rule strassen.rule attention.cpu_rule",
 }
 MODULES = tuple(f"{package}.{name}" for package, names in _PACKAGES.items() for name in names.split())

@@ -230,12 +230,12 @@ def _maps() -> Iterator[tuple[str, Kernel, Mapping[str, Description], list[Sizes
     machines = {name: maps.MACHINES[name] for name in ("narrow", "wide")}
     grouped = {**maps.MACHINES, "groups": replace(maps.MACHINES["wide"], vector_group=4)}
     for shape in ((32, 16), (16, 64), (17, 33), (5, 40), (40, 5), (3, 50), (50, 2), (1, 20)):
-        yield f"turned/{shape}", partial(_transposed, shape, (1, 0)), machines, [{}]
+        yield f"transposed/{shape}", partial(_transposed, shape, (1, 0)), machines, [{}]
     for perm in permutations(range(3)):
-        yield f"turned/{perm}", partial(_transposed, (4, 18, 35), perm), machines, [{}]
+        yield f"transposed/{perm}", partial(_transposed, (4, 18, 35), perm), machines, [{}]
     for parts in (2, 3, 4, 8):
         for shape in ((6, parts, 32), (6, 32, parts), (5, 37, parts), (3, parts, 21)):
-            yield f"turned/{shape}", partial(_transposed, shape, (0, 2, 1)), machines, [{}]
+            yield f"transposed/{shape}", partial(_transposed, shape, (0, 2, 1)), machines, [{}]
     for shape in ((64, 64), (4, 160), (3, 30), (7, 19)):
         yield f"map/{shape}", partial(_long_map, shape), grouped, [{}]
     for parts in (2, 3, 4):

@@ -92,7 +92,7 @@ def test_random_partitions_compute_the_same(graph, data):
     def own(name, *patterns):
         return candidate(name, *(replace(p, accepts=takes(name)) for p in patterns))
 
-    function, told, placement = partitioned(body, params, own("a", PAIR, ANY), own("b", ANY))
+    function, report, placement = partitioned(body, params, own("a", PAIR, ANY), own("b", ANY))
     verify_function(function)
     x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
     feeds = [x, x[::-1].copy()]
@@ -115,7 +115,7 @@ def test_random_partitions_compute_the_same(graph, data):
         members = [n for part in found.parts for n in part.match.nodes if n.op is not CONST]
         own_nodes = [n for n in post_order(region.body) if n.op.name not in STRUCTURAL]
         assert sorted(map(id, members)) == sorted(map(id, own_nodes))
-    assert {r["name"] for r in told["regions"]} == {r.name for r in regions(function)}
+    assert {r["name"] for r in report["regions"]} == {r.name for r in regions(function)}
 
 
 @settings(max_examples=60, deadline=None)
@@ -137,8 +137,8 @@ def test_nodes_between_regions_separate_them():
     middle = OPS["neg"].build(first)
     last = OPS["mul"].build(OPS["add"].build(first, middle), x)
     only = RegionPattern("op", match_op(["add", "mul"], var("p"), var("q")))
-    _, told, _ = partitioned(last, [x], candidate("a", only))
-    assert [r["ops"] for r in told["regions"]] == [["add"], ["add", "mul"]]
+    _, report, _ = partitioned(last, [x], candidate("a", only))
+    assert [r["ops"] for r in report["regions"]] == [["add"], ["add", "mul"]]
 
 
 def test_constants_are_bound():
@@ -155,8 +155,8 @@ def test_several_results_of_one_op_leave_a_region():
     halves = OPS["split"].build(x, axis=1, sizes=(2, 2))
     body = make_tuple((OPS["neg"].build(get_item(halves, 0)), get_item(halves, 1)))
     only = RegionPattern("split", match_op("split", var("x")))
-    function, told, _ = partitioned(body, [x], candidate("a", only))
-    assert [r["ops"] for r in told["regions"]] == [["split"]]
+    function, report, _ = partitioned(body, [x], candidate("a", only))
+    assert [r["ops"] for r in report["regions"]] == [["split"]]
     x_ = np.arange(8, dtype=np.float32).reshape(2, 4)
     for one, other in zip(evaluate(function, [x_]), evaluate(Function("f", (x,), body), [x_])):
         np.testing.assert_array_equal(one, other)
@@ -166,12 +166,12 @@ def test_the_last_matching_placement_wins():
     x = param("x", TYPE)
     body = OPS["neg"].build(OPS["add"].build(x, x))
     candidates = candidate("a", ANY), candidate("b", ANY)
-    _, told, _ = partitioned(body, [x], *candidates, place=[("neg", "b"), ("neg", "a"), ("add", "host")])
-    assert [(r["target"], r["ops"]) for r in told["regions"]] == [("a", ["neg"])]
-    _, told, _ = partitioned(body, [x], *candidates, place=[("add", "b")], automatic=())
-    assert [(r["target"], r["ops"]) for r in told["regions"]] == [("b", ["add"])]
-    _, told, _ = partitioned(body, [x], candidate("a", PAIR, ANY), place=[("p-a.pair", "host")])
-    assert told["regions"] == []
+    _, report, _ = partitioned(body, [x], *candidates, place=[("neg", "b"), ("neg", "a"), ("add", "host")])
+    assert [(r["target"], r["ops"]) for r in report["regions"]] == [("a", ["neg"])]
+    _, report, _ = partitioned(body, [x], *candidates, place=[("add", "b")], automatic=())
+    assert [(r["target"], r["ops"]) for r in report["regions"]] == [("b", ["add"])]
+    _, report, _ = partitioned(body, [x], candidate("a", PAIR, ANY), place=[("p-a.pair", "host")])
+    assert report["regions"] == []
 
 
 def test_large_graphs_take_little_time():
@@ -182,14 +182,14 @@ def test_large_graphs_take_little_time():
         RegionPattern("some", match_op(["add", "neg"], var("p"))),
         RegionPattern("add", match_op("add", var("p"), var("q"))),
     )
-    _, told, _ = partitioned(value, [x], candidate("a", *only), candidate("b", ANY))
-    assert len(told["regions"]) == 2001
+    _, report, _ = partitioned(value, [x], candidate("a", *only), candidate("b", ANY))
+    assert len(report["regions"]) == 2001
 
 
 @pytest.mark.parametrize("verdict", [False, "", "because"])
 def test_refusals_without_a_reason_say_so(verdict):
     x = param("x", TYPE)
     refusing = RegionPattern("op", any_op(), lambda found, target: verdict)
-    _, told, _ = partitioned(OPS["neg"].build(x), [x], candidate("a", refusing))
-    (entry,) = told["why_not"]
+    _, report, _ = partitioned(OPS["neg"].build(x), [x], candidate("a", refusing))
+    (entry,) = report["why_not"]
     assert entry["reasons"] == ["op: because" if verdict else "op: its predicate refuses"]

@@ -305,18 +305,18 @@ def test_iterations_that_read_the_same_data_share_prefetches():
         sch.prefetch(copy[steps], "B", 512, [copy.loop], [3])
     func = flatten_and_simplify(vectorize_loops(unroll_loops(lower_blocks(sch.func))))
     hints = [s.value for s in stmts(inject_prefetches(func, 64).body) if isinstance(s, Eval)]
-    asked = []
+    prefetched = []
     for place in (e.indices[0] for hint in hints for e in loads_in(hint)):
         names = {v.name: v for v in free_vars(place)}
         for tile in (1, 2) if "i_0" in names else (0,):
             for k in range(8):
                 at = substitute(place, {v: as_expr({"i_0": tile, "r": k}[name]) for name, v in names.items()})
-                asked.append((tile, (const_value(at) - 512) // 16))
+                prefetched.append((tile, (const_value(at) - 512) // 16))
     for tile in range(3):
-        own = {line for which, line in asked if which == tile}
+        own = {line for which, line in prefetched if which == tile}
         assert 10 <= len(own) <= 13
         assert own == set(range(min(own), max(own) + 1))
-    assert set(range(32)) <= {line for _, line in asked} <= set(range(33))
+    assert set(range(32)) <= {line for _, line in prefetched} <= set(range(33))
 
 
 def test_overlapping_windows_are_clipped_to_the_buffer():

@@ -41,11 +41,11 @@ def test_random_schedules_of_random_expressions():
 def tiled_product(rng: random.Random) -> PrimFunc:
     """A GEMM of whole tiles between pointwise maps; sometimes an operand is transposed."""
     m, n, k = (rng.choice((2, 4, 6)) for _ in range(3))
-    turned = rng.random() < 0.5
-    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if turned else (k, n), name="B")
+    transposed = rng.random() < 0.5
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if transposed else (k, n), name="B")
     r = te.reduce_axis(k, "r")
     x = te.compute((m, k), lambda i, j: a[i, j] + 1.0, "x")
-    y = te.compute((k, n), lambda i, j: (b[j, i] if turned else b[i, j]) * 2.0, "y")
+    y = te.compute((k, n), lambda i, j: (b[j, i] if transposed else b[i, j]) * 2.0, "y")
     c = te.compute((m, n), lambda i, j: te.sum(y[r.var, j] * x[i, r.var], r), "c")
     d = te.compute((m, n), lambda i, j: te.maximum(c[i, j], 0.0), "d")
     return te.create_prim_func([a, b, d])

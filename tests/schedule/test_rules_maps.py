@@ -63,8 +63,8 @@ def test_axes_are_permuted(machine: Description, perm: tuple[int, ...]) -> None:
 @machines
 @pytest.mark.parametrize("parts", [2, 3, 4, 8])
 def test_channels_are_interleaved(machine: Description, parts: int) -> None:
-    dealt = std.transpose(tensor(6, parts, 32), axes=(0, 2, 1))
-    check(dealt, machine, whole=parts != 3)
+    interleaved = std.transpose(tensor(6, parts, 32), axes=(0, 2, 1))
+    check(interleaved, machine, whole=parts != 3)
     gathered = std.transpose(tensor(6, 32, parts), axes=(0, 2, 1))
     check(gathered, machine, whole=parts in (2, 4, 8))
 

@@ -40,14 +40,14 @@ def scheduled(func, tuner):
 
 @pytest.mark.parametrize("form", [lambda trace: trace, lambda trace: trace.to_json()], ids=["trace", "json"])
 def test_a_tuner_is_asked_first(form):
-    func, asked = double(), []
+    func, calls = double(), []
 
     def tuner(kernel, target):
-        asked.append((kernel, target))
+        calls.append((kernel, target))
         return form(by_hand(kernel).trace)
 
     made = scheduled(func, tuner)
-    assert asked == [(func, MACHINE)]
+    assert calls == [(func, MACHINE)]
     assert made.attrs["rule"] == "tuned"
     assert [s.kind for s in stmts(made.body) if isinstance(s, For)] == ["serial", "unrolled"]
 

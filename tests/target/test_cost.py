@@ -151,12 +151,12 @@ def test_an_explanation_has_the_sums_of_its_kernels():
     model = nn.Linear(64, 64).init(seed=0)
     exe = dlc.compile(model.to_module({"x": (32, 64)}), params=model.state_dict(), num_threads=1)
     x = np.zeros((32, 64), np.float32)
-    told = exe.explain(measured=exe.profile([x], runs=2))
-    totals = told.totals()
-    assert totals["flops"] == sum(k.flops for k in told.kernels)
+    explanation = exe.explain(measured=exe.profile([x], runs=2))
+    totals = explanation.totals()
+    assert totals["flops"] == sum(k.flops for k in explanation.kernels)
     assert totals["limit"] < totals["estimate"]
     assert totals["seconds"] > 0
-    assert all(k.attained is not None and math.isfinite(k.attained) for k in told.kernels)
+    assert all(k.attained is not None and math.isfinite(k.attained) for k in explanation.kernels)
     assert exe.explain().totals()["seconds"] is None
 
 

@@ -82,9 +82,9 @@ def test_several_results(evaluate):
         high = store(outs[1], (i, j), ins[0][i, j].astype("int64") * 10)
         return loop(i, 4, loop(j, 3, Seq((low, high))))
 
-    turned, wide = te.extern([(3, 4), (4, 3)], [a], body, dtype_=["int32", "int64"])
+    transposed, wide = te.extern([(3, 4), (4, 3)], [a], body, dtype_=["int32", "int64"])
     x = RNG.integers(0, 9, (4, 3)).astype("int32")
-    found = evaluate(te.create_prim_func([a, turned, wide]), x, outputs=[((3, 4), "i4"), ((4, 3), "i8")])
+    found = evaluate(te.create_prim_func([a, transposed, wide]), x, outputs=[((3, 4), "i4"), ((4, 3), "i8")])
     np.testing.assert_array_equal(found[0], x.T)
     np.testing.assert_array_equal(found[1], 10 * x.astype("int64"))
 

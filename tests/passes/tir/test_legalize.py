@@ -93,8 +93,8 @@ def values_around(name: str) -> np.ndarray:
     drawn = np.exp(rng.uniform(-30, 30, 300)) * rng.choice([-1, 1], 300)
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e38, -1e38, 1e-40, -1e-40]
     top = finite[-1] * np.array([1.0, 1.01, 1.03, 1.0624, 1.0626, 1.1, 1.2, 1.25, 1.26, 2.0])
-    beside = np.nextafter(near, np.float32(9e9))
-    values = np.concatenate([near, beside, drawn, special, top]).astype(np.float32)
+    next_above = np.nextafter(near, np.float32(9e9))
+    values = np.concatenate([near, next_above, drawn, special, top]).astype(np.float32)
     return values[:: max(1, values.size // 3000)]
 
 

@@ -53,25 +53,25 @@ def is_contraction(launched: Launched, launches: int = 1) -> Launched:
     return launched
 
 
-def bytes_product(m: int, n: int, k: int, *, turned: bool = False) -> PrimFunc:
-    a, b = te.placeholder((m, k), "int8", name="a"), te.placeholder((n, k) if turned else (k, n), "int8")
+def bytes_product(m: int, n: int, k: int, *, transposed: bool = False) -> PrimFunc:
+    a, b = te.placeholder((m, k), "int8", name="a"), te.placeholder((n, k) if transposed else (k, n), "int8")
     r = te.reduce_axis((0, k), "r")
 
     def element(i: Expr, j: Expr) -> Expr:
-        right = b[j, r] if turned else b[r, j]
+        right = b[j, r] if transposed else b[r, j]
         return te.sum(a[i, r].astype("int32") * right.astype("int32"), axis=r)
 
     return te.create_prim_func([a, b, te.compute((m, n), element, "c")])
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_bytes_are_multiplied_in_groups_where_the_machine_has_dot_products(turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_bytes_are_multiplied_in_groups_where_the_machine_has_dot_products(transposed):
     machine = replace(TINY, dots=(Dot("int8", "int8", "int32", 4, 4),))
-    func = bytes_product(9, 9, 16 if turned else 13, turned=turned)
+    func = bytes_product(9, 9, 16 if transposed else 13, transposed=transposed)
     launched = is_contraction(check_launches(func, machine))
     values = [e for s in stmts(launched.kernels[0].body) for e in post_order(*exprs_of(s))]
     assert any(isinstance(e, Call) and e.name == "vector_dot" for e in values)
-    if turned:
+    if transposed:
         # elements that are contiguous along K are copied in groups
         stores = [s for s in stmts(launched.kernels[0].body) if isinstance(s, Store) and is_shared(s.buffer)]
         assert any(s.value.dtype.lanes == 4 for s in stores)
@@ -156,8 +156,8 @@ def test_windows(strides, dilation, groups):
 def test_rows_of_several_images_are_one_gemm():
     w, bias = tensor(8, 12, name="w"), tensor(12, name="b")
     is_contraction(check_launches(kernel_of(std.relu(std.add(std.matmul(tensor(2, 3, 8), w), bias))), TINY))
-    beside = std.add(std.matmul(tensor(1, 7, 8), w), tensor(1, 7, 12, name="r"))
-    is_contraction(check_launches(kernel_of(beside), TINY))
+    summed = std.add(std.matmul(tensor(1, 7, 8), w), tensor(1, 7, 12, name="r"))
+    is_contraction(check_launches(kernel_of(summed), TINY))
     x, narrow = tensor(2, 3, 8, dtype="float16"), tensor(8, 12, name="w", dtype="float16")
     is_contraction(check_launches(kernel_of(std.matmul(x, narrow)), TINY))
     shared = std.relu(std.matmul(tensor(3, 3, 256), tensor(256, 8, name="w")))
@@ -243,10 +243,10 @@ def bank_conflicts(kernel: PrimFunc, banks: int = 32, subgroup: int = 32) -> int
     return worst
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_threads_of_a_subgroup_use_different_banks(turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_threads_of_a_subgroup_use_different_banks(transposed):
     x = tensor(512, 512)
-    w = std.transpose(tensor(512, 512, name="w"), axes=(1, 0)) if turned else tensor(512, 512, name="w")
+    w = std.transpose(tensor(512, 512, name="w"), axes=(1, 0)) if transposed else tensor(512, 512, name="w")
     (kernel,) = is_contraction(launch_for(kernel_of(std.matmul(x, w)), USUAL)).kernels
     assert bank_conflicts(kernel) <= 2
 

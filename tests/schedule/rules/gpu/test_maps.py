@@ -40,8 +40,8 @@ def test_any_shape(machine, shape, seed):
 @pytest.mark.parametrize("shape", [(3, 5, 7), (4, 8), (40, 33)], ids=str)
 def test_permutations_and_parts(shape, machine):
     x = tensor(*shape)
-    turned = std.transpose(x, axes=tuple(reversed(range(len(shape)))))
-    is_map(check_launches(kernel_of(std.exp(turned)), machine))
+    transposed = std.transpose(x, axes=tuple(reversed(range(len(shape)))))
+    is_map(check_launches(kernel_of(std.exp(transposed)), machine))
     is_map(
         check_launches(kernel_of(std.pad(x, pads=(1, *[0] * (len(shape) - 1), *[2] * len(shape)))), machine)
     )
@@ -52,10 +52,10 @@ def test_permutations_and_parts(shape, machine):
 def test_symbolic_sizes(machine):
     x = tensor(M, N)
     flat = kernel_of(std.relu(std.add(x, x)))
-    beside = kernel_of(std.mul(x, tensor(name="y")))
+    product = kernel_of(std.mul(x, tensor(name="y")))
     for sizes in ({M: 1, N: 1}, {M: 7, N: 13}, {M: 0, N: 3}, {M: 4, N: 32}):
         is_map(check_launches(flat, machine, sizes))
-        is_map(check_launches(beside, machine, sizes))
+        is_map(check_launches(product, machine, sizes))
 
 
 def test_contiguous_elements_are_vectorised():

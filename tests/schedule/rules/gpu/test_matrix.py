@@ -144,10 +144,10 @@ def test_dtypes_without_a_unit_use_threads():
     assert launch_for(kernel_of(product(8, 8, 8, dtype="float16")), others).rule == "gpu.contraction"
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_copies_and_stores_are_contiguous(turned):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_copies_and_stores_are_contiguous(transposed):
     x = half(512, 512)
-    w = std.transpose(half(512, 512, name="w"), axes=(1, 0)) if turned else half(512, 512, name="w")
+    w = std.transpose(half(512, 512, name="w"), axes=(1, 0)) if transposed else half(512, 512, name="w")
     made = by_units(launch_for(kernel_of(std.matmul(x, w)), LARGE))
     assert made.vectors(shared=False) == {2, 8}
 

@@ -111,9 +111,9 @@ def test_symbolic_rows(machine):
         is_rows(check_launches(kernel_of(unknown), machine, sizes))
         is_rows(check_launches(kernel_of(std.reduce_sum(tensor(N, 20), axes=(0,))), machine, sizes))
     x, scale, shift = tensor(M, N, 24), tensor(24, name="s"), tensor(24, name="b")
-    beside = kernel_of(std.layer_norm(x, scale, shift, axis=-1), [x, scale, shift])
+    norms = kernel_of(std.layer_norm(x, scale, shift, axis=-1), [x, scale, shift])
     for sizes in ({M: 3, N: 2}, {M: 0, N: 2}, {M: 2, N: 0}):
-        is_rows(check_launches(beside, machine, sizes))
+        is_rows(check_launches(norms, machine, sizes))
 
 
 def test_rows_are_read_as_vectors_and_exchanged_by_subgroups():
