@@ -27,7 +27,7 @@ from dlc_core.ir.expr import (
     logical_and,
     substitute,
 )
-from dlc_core.target.source import Boxes
+from dlc_core.target.source import TensorCopies
 from dlc_core.target.source.expression import neighbours
 from dlc_core.target.source.scalars import ADD
 from dlc_core.tir.functor import exprs_of, loads_in, stmts, stmts_of
@@ -49,60 +49,64 @@ class CopyWriter(KernelWriter):
             if one.tensor not in self.tensors:
                 self.tensors[one.tensor] = self.names.fresh("tensor"), one
         if self.tensors:
-            self._declare_arrivals()
+            self._declare_barriers()
         return super().kernel(func, symbol)
 
     # Tensor copies
 
     @property
-    def _boxes(self) -> Boxes:
-        if self.words.boxes is None:
+    def _tensor_copies(self) -> TensorCopies:
+        if self.words.tensor_copies is None:
             raise CodegenError(f"{self.unit.dialect.name} has no tensor copies")
-        return self.words.boxes
+        return self.words.tensor_copies
 
     def first_parameters(self) -> list[str]:
         """The parameters with the descriptors of tensors."""
-        return [self._boxes.tensor.format(name=name) for name, _ in self.tensors.values()]
+        return [self._tensor_copies.tensor.format(name=name) for name, _ in self.tensors.values()]
 
-    def _declare_arrivals(self) -> None:
-        count = self._boxes.count
-        self._arrivals, self._ended, self._arrived = map(self.names.fresh, ("arrivals", "ended", "arrived"))
-        self.line(f"{self._boxes.declare.format(arrivals=self._arrivals, count=count)};")
-        self.line(f"unsigned {self._ended} = 0, {self._arrived} = 0;")
-        self.line(f"{self._boxes.begin.format(arrivals=self._arrivals, count=count)};")
-        self.shared.append(Shared(self._arrivals, 8 * count))
+    def _declare_barriers(self) -> None:
+        count = self._tensor_copies.count
+        self._barriers, self._committed, self._completed = map(
+            self.names.fresh, ("barriers", "committed", "completed")
+        )
+        self.line(f"{self._tensor_copies.declare.format(barriers=self._barriers, count=count)};")
+        self.line(f"unsigned {self._committed} = 0, {self._completed} = 0;")
+        self.line(f"{self._tensor_copies.begin.format(barriers=self._barriers, count=count)};")
+        self.shared.append(Shared(self._barriers, 8 * count))
 
-    def _arrival(self, number: str) -> str:
+    def _barrier(self, number: str) -> str:
         """The pointer to the barrier word of a batch of copies; `number` is its index."""
-        return f"{self._arrivals} + {number} % {self._boxes.count}"
+        return f"{self._barriers} + {number} % {self._tensor_copies.count}"
 
-    def _copy_box(self, call: Call) -> None:
+    def _copy_tensor(self, call: Call) -> None:
         one = tensor_copy_of(call)
         start = one.to.linear_index(one.at)
         self.prepare(start, *one.first)
-        text = self._boxes.copy.format(
+        text = self._tensor_copies.copy.format(
             rank=len(one.box),
             # Boxes begin at multiples of the swizzle period, so their address needs no permutation.
             to=f"{self.pointers[one.to]} + {self.text.number(start, ADD + 1)}",
             tensor=self.tensors[one.tensor][0],
             first=", ".join(self.text.number(at) for at in reversed(one.first)),
-            arrival=self._arrival(self._ended),
+            barrier=self._barrier(self._committed),
             bytes=math.prod(one.box) * one.to.dtype.itemsize,
         )
         self.line(f"{text};")
 
-    def _end_boxes(self) -> None:
-        self.line(f"{self._boxes.end.format(arrival=self._arrival(self._ended))};")
-        self.line(f"++{self._ended};")
+    def _commit_tensor_copies(self) -> None:
+        self.line(f"{self._tensor_copies.end.format(barrier=self._barrier(self._committed))};")
+        self.line(f"++{self._committed};")
 
-    def _wait_for_boxes(self, groups: int) -> None:
-        counter, most = self._arrived, self._boxes.count
-        if groups >= most:
-            raise CodegenError(f"{groups + 1} batches of tensor copies are in flight; at most {most} may be")
-        parity = f"{counter} / {self._boxes.count} % 2"
-        left = f"{counter} + {groups}" if groups else counter
-        with self.block(f"for (; {left} < {self._ended}; ++{counter})"):
-            self.line(f"{self._boxes.wait.format(arrival=self._arrival(counter), parity=parity)};")
+    def _wait_for_tensor_copies(self, groups: int) -> None:
+        counter, maximum = self._completed, self._tensor_copies.count
+        if groups >= maximum:
+            raise CodegenError(
+                f"{groups + 1} batches of tensor copies are in flight; at most {maximum} may be"
+            )
+        parity = f"{counter} / {self._tensor_copies.count} % 2"
+        last = f"{counter} + {groups}" if groups else counter
+        with self.block(f"for (; {last} < {self._committed}; ++{counter})"):
+            self.line(f"{self._tensor_copies.wait.format(barrier=self._barrier(counter), parity=parity)};")
 
     # Copies by threads
 
@@ -148,16 +152,16 @@ class CopyWriter(KernelWriter):
 
     def effect(self, value: Call) -> None:
         if value.name == BULK:
-            self._copy_box(value)
+            self._copy_tensor(value)
             return
         if value.name == "barrier" and self.tensors:
-            self._end_boxes()  # ends the copies that are in no batch, too
+            self._commit_tensor_copies()  # ends the copies that are in no batch, too
         if value.name in BARRIERS:
             self.before_barrier(*(int(const_value(arg) or 0) for arg in value.args))
         elif value.name == "copies_end" and self._waits and self.words.copies is not None:
             self.line(f"{self.words.copies.commit};")
         if value.name == "copies_end" and self.tensors:
-            self._end_boxes()
+            self._commit_tensor_copies()
         super().effect(value)
 
     def before_barrier(self, groups: int = 0, steps: int = 0) -> None:
@@ -171,7 +175,7 @@ class CopyWriter(KernelWriter):
             has_wait = groups in copies.groups
             self.line(f"{copies.wait_but.format(groups=groups) if has_wait else copies.wait};")
         if self.tensors:
-            self._wait_for_boxes(groups)
+            self._wait_for_tensor_copies(groups)
 
 
 def _guarded(value: Expr) -> tuple[Expr | None, Expr]:

@@ -44,7 +44,7 @@ class Spelling:
     `words` become macros: {"my_barrier()": "DLC_BARRIER()"}. They may use the macros of `simt.h`:
     DLC_GROUP(dim), DLC_THREAD(dim), DLC_GROUPS(dim), DLC_THREADS(dim), DLC_SHARED, DLC_BARRIER(),
     DLC_SHUFFLE(x, lane, width), DLC_SHUFFLE_DOWN, DLC_SHUFFLE_XOR, DLC_ATOMIC_ADD(p, x), DLC_ATOMIC_MIN,
-    DLC_ATOMIC_MAX, DLC_COPY_LATER(to, from, size), DLC_COPIES(), DLC_MATRIX(acc, a, b, unit) and
+    DLC_ATOMIC_MAX, DLC_COPY_ASYNC(to, from, size), DLC_COPIES_WAIT_ALL(), DLC_MATRIX(acc, a, b, unit) and
     DLC_BLOCKS(to, from, count, block). `unit` and `block` are arrays of int16_t, whose initialisers
     `matrix_numbers` and `block_numbers` return.
     """
@@ -192,7 +192,7 @@ def load_simt(
 def _runtime(checked: bool) -> Path:
     """The thread runtime as an object file."""
     flags = (*FLAGS, "-fPIC", "-c", *(["-DDLC_SIMT_CHECKED"] if checked else []))
-    code = "".join(map(_asset, ("simt.h", "simt.c", "later.c", "matrices.c", "boxes.c"))).encode()
+    code = "".join(map(_asset, ("simt.h", "simt.c", "async.c", "matrices.c", "tensor_copies.c"))).encode()
     return cached_binary(code, ".o", flags, lambda source, out: compile_c(_command(), source, out, flags))
 
 
@@ -223,12 +223,12 @@ def _launcher(kernel: Kernel, spelling: Spelling) -> str:
         for i, b in enumerate(kernel.buffers)
     )
     return f"""
-DLC_UNSEEN static void {name}__thread(void *const *buffers, const int64_t *scalars)
+DLC_UNCHECKED static void {name}__thread(void *const *buffers, const int64_t *scalars)
 {{
     {name}({", ".join(given)});
 }}
 
-DLC_UNSEEN int32_t {name}__launch(
+DLC_UNCHECKED int32_t {name}__launch(
     const int64_t *dims, void *const *buffers, const int64_t *scalars, const int64_t *sizes)
 {{
     const struct dlc_simt_buffer windows[] = {{{windows or "{0}"}}};

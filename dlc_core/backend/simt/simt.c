@@ -31,43 +31,43 @@ struct dlc_fibre {
 static __thread struct {
     const struct dlc_simt_launch *launch;
     int64_t group[3], thread[3];
-    int64_t count, now; /* threads of a group; the index of the current one */
+    int64_t count, current; /* threads of a group; the index of the current one */
     int64_t phase;      /* barriers passed, over all groups */
-    int64_t meetings;   /* barriers and exchanges of values; exchanges do not order memory accesses */
+    int64_t sync_points; /* barriers and exchanges of values; exchanges do not order memory accesses */
     int exchanging;
     struct dlc_fibre *fibres;
     int64_t made;
     char *values[2]; /* exchanged values; double-buffered, so that an exchange needs only one barrier */
-    int64_t *rounds;
+    int64_t *exchanges;
     int64_t capacity; /* threads that there is memory for */
     jmp_buf back, out;
     char error[512];
-    int quiet;
-} dlc_now;
+    int unchecked;
+} dlc_state;
 
 #define DLC_DIM(name, from) \
-    int64_t dlc_simt_##name(int dim) { return dlc_now.from[dim]; }
+    int64_t dlc_simt_##name(int dim) { return dlc_state.from[dim]; }
 DLC_DIM(group, group)
 DLC_DIM(thread, thread)
 DLC_DIM(groups, launch->groups)
 DLC_DIM(threads, launch->threads)
 
-const char *dlc_simt_last_error(void) { return dlc_now.error; }
-void dlc_simt_quiet(int on) { dlc_now.quiet = on; }
+const char *dlc_simt_last_error(void) { return dlc_state.error; }
+void dlc_simt_unchecked(int on) { dlc_state.unchecked = on; }
 
-static int dlc_stop(const char *form, ...)
+static int dlc_fail(const char *form, ...)
 {
     va_list args;
     va_start(args, form);
-    vsnprintf(dlc_now.error, sizeof dlc_now.error, form, args);
+    vsnprintf(dlc_state.error, sizeof dlc_state.error, form, args);
     va_end(args);
-    _longjmp(dlc_now.out, 1);
+    _longjmp(dlc_state.out, 1);
     return 1;
 }
 
-static void dlc_name(char *text, size_t size, int64_t number)
+static void dlc_thread_name(char *text, size_t size, int64_t number)
 {
-    const int64_t *d = dlc_now.launch->threads;
+    const int64_t *d = dlc_state.launch->threads;
     snprintf(text, size, "(%lld, %lld, %lld)", (long long)(number % d[0]), (long long)(number / d[0] % d[1]),
              (long long)(number / d[0] / d[1]));
 }
@@ -75,15 +75,15 @@ static void dlc_name(char *text, size_t size, int64_t number)
 static __attribute__((noinline)) void dlc_to_scheduler(struct dlc_fibre *fibre)
 {
     if (!_setjmp(fibre->at))
-        _longjmp(dlc_now.back, 1);
+        _longjmp(dlc_state.back, 1);
 }
 
-static void dlc_life(void)
+static void dlc_fibre_main(void)
 {
     for (;;) {
-        struct dlc_fibre *fibre = &dlc_now.fibres[dlc_now.now];
-        dlc_now.launch->body(dlc_now.launch->buffers, dlc_now.launch->scalars);
-        fibre = &dlc_now.fibres[dlc_now.now];
+        struct dlc_fibre *fibre = &dlc_state.fibres[dlc_state.current];
+        dlc_state.launch->body(dlc_state.launch->buffers, dlc_state.launch->scalars);
+        fibre = &dlc_state.fibres[dlc_state.current];
         fibre->state = DLC_ENDED;
         dlc_to_scheduler(fibre);
     }
@@ -91,8 +91,8 @@ static void dlc_life(void)
 
 static __attribute__((noinline)) void dlc_enter(int64_t number)
 {
-    struct dlc_fibre *fibre = &dlc_now.fibres[number];
-    if (_setjmp(dlc_now.back))
+    struct dlc_fibre *fibre = &dlc_state.fibres[number];
+    if (_setjmp(dlc_state.back))
         return;
     if (fibre->fresh) {
         fibre->fresh = 0;
@@ -103,74 +103,74 @@ static __attribute__((noinline)) void dlc_enter(int64_t number)
 
 static void dlc_select(int64_t number)
 {
-    const int64_t *d = dlc_now.launch->threads;
-    dlc_now.now = number;
-    dlc_now.thread[0] = number % d[0];
-    dlc_now.thread[1] = number / d[0] % d[1];
-    dlc_now.thread[2] = number / d[0] / d[1];
+    const int64_t *d = dlc_state.launch->threads;
+    dlc_state.current = number;
+    dlc_state.thread[0] = number % d[0];
+    dlc_state.thread[1] = number / d[0] % d[1];
+    dlc_state.thread[2] = number / d[0] / d[1];
 }
 
 void dlc_simt_barrier(void)
 {
-    struct dlc_fibre *fibre = &dlc_now.fibres[dlc_now.now];
+    struct dlc_fibre *fibre = &dlc_state.fibres[dlc_state.current];
     fibre->state = DLC_WAITING;
     dlc_to_scheduler(fibre);
     fibre->state = DLC_RUNNING;
 }
 
-int64_t dlc_simt_lane(int64_t width) { return dlc_now.now % width; }
+int64_t dlc_simt_lane(int64_t width) { return dlc_state.current % width; }
 
-void dlc_simt_give(const void *value, size_t size)
+void dlc_simt_send(const void *value, size_t size)
 {
-    memcpy(dlc_now.values[dlc_now.rounds[dlc_now.now] & 1] + dlc_now.now * DLC_VALUE, value, size);
+    memcpy(dlc_state.values[dlc_state.exchanges[dlc_state.current] & 1] + dlc_state.current * DLC_VALUE, value, size);
 }
 
-/* Waits until all threads have given their values. Returns the array of the values. */
-static const char *dlc_given(void)
+/* Waits until all threads have sent their values. Returns the array of the values. */
+static const char *dlc_exchanged_values(void)
 {
-    const int64_t round = dlc_now.rounds[dlc_now.now]++;
-    dlc_now.exchanging = 1;
+    const int64_t exchange = dlc_state.exchanges[dlc_state.current]++;
+    dlc_state.exchanging = 1;
     dlc_simt_barrier();
-    return dlc_now.values[round & 1];
+    return dlc_state.values[exchange & 1];
 }
 
-void dlc_simt_take(void *value, size_t size, int64_t from)
+void dlc_simt_receive(void *value, size_t size, int64_t from)
 {
-    const int64_t other = dlc_now.now + from;
-    const char *given = dlc_given();
-    if (other < 0 || other >= dlc_now.count)
-        dlc_stop("a thread exchanges values with thread %lld, which its group does not have", (long long)other);
-    memcpy(value, given + other * DLC_VALUE, size);
+    const int64_t other = dlc_state.current + from;
+    const char *values = dlc_exchanged_values();
+    if (other < 0 || other >= dlc_state.count)
+        dlc_fail("a thread exchanges values with thread %lld, which its group does not have", (long long)other);
+    memcpy(value, values + other * DLC_VALUE, size);
 }
 
 static void dlc_copy(void *to, const void *from, size_t size);
 static void dlc_clear(void *to, size_t size);
-static void dlc_drop(int64_t count);
+static void dlc_clear_queues(int64_t count);
 
 static int dlc_reserve(int64_t count)
 {
-    if (dlc_now.capacity < count) {
-        struct dlc_fibre *fibres = realloc(dlc_now.fibres, (size_t)count * sizeof *fibres);
-        char *first = realloc(dlc_now.values[0], (size_t)count * DLC_VALUE);
-        char *second = realloc(dlc_now.values[1], (size_t)count * DLC_VALUE);
-        int64_t *rounds = realloc(dlc_now.rounds, (size_t)count * sizeof *rounds);
+    if (dlc_state.capacity < count) {
+        struct dlc_fibre *fibres = realloc(dlc_state.fibres, (size_t)count * sizeof *fibres);
+        char *first = realloc(dlc_state.values[0], (size_t)count * DLC_VALUE);
+        char *second = realloc(dlc_state.values[1], (size_t)count * DLC_VALUE);
+        int64_t *exchanges = realloc(dlc_state.exchanges, (size_t)count * sizeof *exchanges);
         if (fibres)
-            dlc_now.fibres = fibres;
+            dlc_state.fibres = fibres;
         if (first)
-            dlc_now.values[0] = first;
+            dlc_state.values[0] = first;
         if (second)
-            dlc_now.values[1] = second;
-        if (rounds)
-            dlc_now.rounds = rounds;
-        if (!fibres || !first || !second || !rounds)
+            dlc_state.values[1] = second;
+        if (exchanges)
+            dlc_state.exchanges = exchanges;
+        if (!fibres || !first || !second || !exchanges)
             return 0;
         /* A context may contain pointers into itself, so contexts that realloc moved are made again. */
-        for (int64_t i = 0; i < dlc_now.made; ++i)
+        for (int64_t i = 0; i < dlc_state.made; ++i)
             fibres[i].state = DLC_NEW;
-        dlc_now.capacity = count;
+        dlc_state.capacity = count;
     }
-    for (; dlc_now.made < count; ++dlc_now.made) {
-        struct dlc_fibre *fibre = &dlc_now.fibres[dlc_now.made];
+    for (; dlc_state.made < count; ++dlc_state.made) {
+        struct dlc_fibre *fibre = &dlc_state.fibres[dlc_state.made];
         fibre->stack = malloc(DLC_STACK);
         if (!fibre->stack)
             return 0;
@@ -179,62 +179,62 @@ static int dlc_reserve(int64_t count)
     return 1;
 }
 
-static void dlc_ready(struct dlc_fibre *fibre)
+static void dlc_init_fibre(struct dlc_fibre *fibre)
 {
     if (fibre->state == DLC_NEW) {
         getcontext(&fibre->first);
         fibre->first.uc_stack.ss_sp = fibre->stack;
         /* Stacks whose tops have the same offset in a page would compete for the same cache sets. */
-        fibre->first.uc_stack.ss_size = DLC_STACK - (size_t)((fibre - dlc_now.fibres) % 64) * DLC_STEP;
+        fibre->first.uc_stack.ss_size = DLC_STACK - (size_t)((fibre - dlc_state.fibres) % 64) * DLC_STEP;
         fibre->first.uc_link = NULL;
-        makecontext(&fibre->first, dlc_life, 0);
+        makecontext(&fibre->first, dlc_fibre_main, 0);
         fibre->fresh = 1;
     }
     fibre->state = DLC_IDLE;
-    fibre->fenced = dlc_now.phase - 1;
+    fibre->fenced = dlc_state.phase - 1;
 }
 
 /* Report a barrier that some threads of the group did not reach. */
-static void dlc_missed(void)
+static void dlc_report_missed_barrier(void)
 {
     char waits[64], ended[64];
     int64_t first = 0, other = 0;
-    while (dlc_now.fibres[first].state != DLC_WAITING)
+    while (dlc_state.fibres[first].state != DLC_WAITING)
         ++first;
-    while (dlc_now.fibres[other].state == DLC_WAITING)
+    while (dlc_state.fibres[other].state == DLC_WAITING)
         ++other;
-    dlc_name(waits, sizeof waits, first);
-    dlc_name(ended, sizeof ended, other);
-    dlc_stop("thread %s waits at a barrier, and thread %s of its group has ended", waits, ended);
+    dlc_thread_name(waits, sizeof waits, first);
+    dlc_thread_name(ended, sizeof ended, other);
+    dlc_fail("thread %s waits at a barrier, and thread %s of its group has ended", waits, ended);
 }
 
-static void dlc_group_of_fibres(void)
+static void dlc_run_fibres(void)
 {
     int64_t waiting;
-    for (int64_t i = 0; i < dlc_now.count; ++i) {
-        dlc_ready(&dlc_now.fibres[i]);
-        dlc_now.rounds[i] = 0;
+    for (int64_t i = 0; i < dlc_state.count; ++i) {
+        dlc_init_fibre(&dlc_state.fibres[i]);
+        dlc_state.exchanges[i] = 0;
     }
     do {
         waiting = 0;
-        for (int64_t i = 0; i < dlc_now.count; ++i) {
+        for (int64_t i = 0; i < dlc_state.count; ++i) {
             dlc_select(i);
             dlc_enter(i);
-            waiting += dlc_now.fibres[i].state == DLC_WAITING;
+            waiting += dlc_state.fibres[i].state == DLC_WAITING;
         }
-        if (waiting && waiting < dlc_now.count)
-            dlc_missed();
-        ++dlc_now.meetings;
-        dlc_now.phase += !dlc_now.exchanging;
-        dlc_now.exchanging = 0;
+        if (waiting && waiting < dlc_state.count)
+            dlc_report_missed_barrier();
+        ++dlc_state.sync_points;
+        dlc_state.phase += !dlc_state.exchanging;
+        dlc_state.exchanging = 0;
     } while (waiting);
 }
 
-static void dlc_group_of_calls(void)
+static void dlc_run_calls(void)
 {
-    for (int64_t i = 0; i < dlc_now.count; ++i) {
+    for (int64_t i = 0; i < dlc_state.count; ++i) {
         dlc_select(i);
-        dlc_now.launch->body(dlc_now.launch->buffers, dlc_now.launch->scalars);
+        dlc_state.launch->body(dlc_state.launch->buffers, dlc_state.launch->scalars);
     }
 }
 
@@ -246,38 +246,39 @@ int32_t dlc_simt_run(const struct dlc_simt_launch *launch)
 {
     const int64_t *g = launch->groups, *t = launch->threads;
     volatile int failed = 0;
-    dlc_now.launch = launch;
-    dlc_now.count = t[0] * t[1] * t[2];
-    dlc_now.error[0] = 0;
-    dlc_now.quiet = 0;
+    dlc_state.launch = launch;
+    dlc_state.count = t[0] * t[1] * t[2];
+    dlc_state.error[0] = 0;
+    dlc_state.unchecked = 0;
 #ifdef DLC_SIMT_CHECKED
     const int fibres = 1;
 #else
     const int fibres = launch->has_barriers;
 #endif
-    if (fibres && !dlc_reserve(dlc_now.count)) {
-        snprintf(dlc_now.error, sizeof dlc_now.error, "there is no memory for %lld threads", (long long)dlc_now.count);
+    if (fibres && !dlc_reserve(dlc_state.count)) {
+        snprintf(dlc_state.error, sizeof dlc_state.error, "there is no memory for %lld threads",
+                 (long long)dlc_state.count);
         return 1;
     }
     dlc_begin();
-    if (_setjmp(dlc_now.out))
+    if (_setjmp(dlc_state.out))
         failed = 1;
     else
-        for (dlc_now.group[2] = 0; dlc_now.group[2] < g[2]; ++dlc_now.group[2])
-            for (dlc_now.group[1] = 0; dlc_now.group[1] < g[1]; ++dlc_now.group[1])
-                for (dlc_now.group[0] = 0; dlc_now.group[0] < g[0]; ++dlc_now.group[0]) {
+        for (dlc_state.group[2] = 0; dlc_state.group[2] < g[2]; ++dlc_state.group[2])
+            for (dlc_state.group[1] = 0; dlc_state.group[1] < g[1]; ++dlc_state.group[1])
+                for (dlc_state.group[0] = 0; dlc_state.group[0] < g[0]; ++dlc_state.group[0]) {
                     dlc_begin_group();
-                    dlc_drop(dlc_now.count);
+                    dlc_clear_queues(dlc_state.count);
                     if (fibres)
-                        dlc_group_of_fibres();
+                        dlc_run_fibres();
                     else
-                        dlc_group_of_calls();
+                        dlc_run_calls();
                 }
     if (failed && fibres)
-        for (int64_t i = 0; i < dlc_now.count; ++i)
-            dlc_now.fibres[i].state = DLC_NEW;
+        for (int64_t i = 0; i < dlc_state.count; ++i)
+            dlc_state.fibres[i].state = DLC_NEW;
     dlc_end();
-    dlc_now.launch = NULL;
+    dlc_state.launch = NULL;
     return failed;
 }
 
@@ -289,9 +290,12 @@ void dlc_simt_shared(const char *name, void *data, int64_t size)
 }
 static void dlc_copy(void *to, const void *from, size_t size) { memcpy(to, from, size); }
 static void dlc_clear(void *to, size_t size) { memset(to, 0, size); }
-static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun) { (void)at, (void)size, (void)begun; }
+static void dlc_check_unit_read(const void *at, int64_t size, int64_t start_phase)
+{
+    (void)at, (void)size, (void)start_phase;
+}
 void dlc_simt_fence(void) {}
-static void dlc_by_unit(int on) { (void)on; }
+static void dlc_set_unit_access(int on) { (void)on; }
 static void dlc_begin(void) {}
 static void dlc_begin_group(void) {}
 static void dlc_end(void) {}
@@ -299,14 +303,14 @@ static void dlc_end(void) {}
 #else
 
 /* The last accesses of each byte, with the group and the phase (between two barriers) in which they were made. */
-struct dlc_touch {
+struct dlc_last_access {
     int64_t group, phase;
     int32_t thread, many; /* many: 1 if several threads of the group accessed it, 2 if several groups did */
     int32_t unit; /* whether a tensor copy wrote it, which units see without a fence */
 };
 struct dlc_word {
     uintptr_t at; /* address / 8, plus 1: 0 is free */
-    struct dlc_touch wrote[8], read[8];
+    struct dlc_last_access wrote[8], read[8];
 };
 
 #define DLC_ARRAYS 64
@@ -321,119 +325,120 @@ static __thread struct {
     } shared[DLC_ARRAYS];
     int arrays, unit;
     int64_t group;
-} dlc_seen;
+} dlc_shadow;
 
 static void dlc_begin(void)
 {
-    dlc_seen.size = 1 << 12;
-    dlc_seen.used = 0;
-    dlc_seen.words = calloc(dlc_seen.size, sizeof *dlc_seen.words);
-    dlc_seen.group = 0;
-    dlc_seen.unit = 0;
-    dlc_seen.arrays = 0;
+    dlc_shadow.size = 1 << 12;
+    dlc_shadow.used = 0;
+    dlc_shadow.words = calloc(dlc_shadow.size, sizeof *dlc_shadow.words);
+    dlc_shadow.group = 0;
+    dlc_shadow.unit = 0;
+    dlc_shadow.arrays = 0;
 }
 
-static void dlc_begin_group(void) { ++dlc_seen.group; }
+static void dlc_begin_group(void) { ++dlc_shadow.group; }
 
 static void dlc_end(void)
 {
-    free(dlc_seen.words);
-    dlc_seen.words = NULL;
+    free(dlc_shadow.words);
+    dlc_shadow.words = NULL;
 }
 
 void dlc_simt_shared(const char *name, void *data, int64_t size)
 {
-    for (int i = 0; i < dlc_seen.arrays; ++i)
-        if (dlc_seen.shared[i].data == data)
+    for (int i = 0; i < dlc_shadow.arrays; ++i)
+        if (dlc_shadow.shared[i].data == data)
             return;
-    if (dlc_seen.arrays == DLC_ARRAYS)
-        dlc_stop("a kernel has more than %d shared arrays", DLC_ARRAYS);
-    dlc_seen.shared[dlc_seen.arrays].name = name;
-    dlc_seen.shared[dlc_seen.arrays].data = data;
-    dlc_seen.shared[dlc_seen.arrays++].size = size;
+    if (dlc_shadow.arrays == DLC_ARRAYS)
+        dlc_fail("a kernel has more than %d shared arrays", DLC_ARRAYS);
+    dlc_shadow.shared[dlc_shadow.arrays].name = name;
+    dlc_shadow.shared[dlc_shadow.arrays].data = data;
+    dlc_shadow.shared[dlc_shadow.arrays++].size = size;
 }
 
 static struct dlc_word *dlc_word_at(uintptr_t at)
 {
     size_t i;
-    if (dlc_seen.used * 2 >= dlc_seen.size) {
-        struct dlc_word *old = dlc_seen.words;
-        const size_t size = dlc_seen.size;
-        dlc_seen.size *= 2;
-        dlc_seen.words = calloc(dlc_seen.size, sizeof *old);
-        if (!dlc_seen.words)
-            dlc_stop("there is no memory to check this launch");
+    if (dlc_shadow.used * 2 >= dlc_shadow.size) {
+        struct dlc_word *old = dlc_shadow.words;
+        const size_t size = dlc_shadow.size;
+        dlc_shadow.size *= 2;
+        dlc_shadow.words = calloc(dlc_shadow.size, sizeof *old);
+        if (!dlc_shadow.words)
+            dlc_fail("there is no memory to check this launch");
         for (size_t k = 0; k < size; ++k)
             if (old[k].at) {
-                for (i = (old[k].at * 0x9e3779b97f4a7c15u) >> 20; dlc_seen.words[i % dlc_seen.size].at; ++i)
+                for (i = (old[k].at * 0x9e3779b97f4a7c15u) >> 20; dlc_shadow.words[i % dlc_shadow.size].at; ++i)
                     ;
-                dlc_seen.words[i % dlc_seen.size] = old[k];
+                dlc_shadow.words[i % dlc_shadow.size] = old[k];
             }
         free(old);
     }
     for (i = ((at + 1) * 0x9e3779b97f4a7c15u) >> 20;; ++i) {
-        struct dlc_word *word = &dlc_seen.words[i % dlc_seen.size];
+        struct dlc_word *word = &dlc_shadow.words[i % dlc_shadow.size];
         if (word->at == at + 1)
             return word;
         if (!word->at) {
             word->at = at + 1;
-            ++dlc_seen.used;
+            ++dlc_shadow.used;
             return word;
         }
     }
 }
 
-static int dlc_clashes(const struct dlc_touch *touch, int shared, int reads)
+static int dlc_is_race(const struct dlc_last_access *access, int shared, int reads)
 {
-    if (!touch->group)
+    if (!access->group)
         return 0;
-    if (touch->group != dlc_seen.group)
+    if (access->group != dlc_shadow.group)
         return !shared;
-    if (reads && touch->many == 2 && !shared)
+    if (reads && access->many == 2 && !shared)
         return 1;
-    if (touch->phase != dlc_now.phase)
+    if (access->phase != dlc_state.phase)
         return 0;
-    return touch->thread != dlc_now.now || (reads && touch->many);
+    return access->thread != dlc_state.current || (reads && access->many);
 }
 
-static void dlc_race(const char *name, int64_t byte, const struct dlc_touch *other, const char *theirs, int write)
+static void dlc_report_race(const char *name, int64_t byte, const struct dlc_last_access *other, const char *theirs,
+                            int write)
 {
     char mine[64], its[64];
-    dlc_name(mine, sizeof mine, dlc_now.now);
-    dlc_name(its, sizeof its, other->thread);
-    const char *where = other->group == dlc_seen.group ? "with no barrier between" : "of another group";
-    dlc_stop("race: byte %lld of %s is %s by thread %s of group (%lld, %lld, %lld) and %s by thread %s, %s",
-             (long long)byte, name, write ? "written" : "read", mine, (long long)dlc_now.group[0],
-             (long long)dlc_now.group[1], (long long)dlc_now.group[2], theirs, its, where);
+    dlc_thread_name(mine, sizeof mine, dlc_state.current);
+    dlc_thread_name(its, sizeof its, other->thread);
+    const char *where = other->group == dlc_shadow.group ? "with no barrier between" : "of another group";
+    dlc_fail("race: byte %lld of %s is %s by thread %s of group (%lld, %lld, %lld) and %s by thread %s, %s",
+             (long long)byte, name, write ? "written" : "read", mine, (long long)dlc_state.group[0],
+             (long long)dlc_state.group[1], (long long)dlc_state.group[2], theirs, its, where);
 }
 
-static void dlc_record(struct dlc_touch *touch, int shared)
+static void dlc_record_access(struct dlc_last_access *access, int shared)
 {
-    if (touch->group == dlc_seen.group && touch->phase == dlc_now.phase) {
-        if (touch->thread != dlc_now.now)
-            touch->many = touch->many ? touch->many : 1;
+    if (access->group == dlc_shadow.group && access->phase == dlc_state.phase) {
+        if (access->thread != dlc_state.current)
+            access->many = access->many ? access->many : 1;
         return;
     }
-    touch->many = !shared && (touch->many == 2 || (touch->group && touch->group != dlc_seen.group)) ? 2 : 0;
-    touch->group = dlc_seen.group;
-    touch->phase = dlc_now.phase;
-    touch->thread = (int32_t)dlc_now.now;
+    access->many = !shared && (access->many == 2 || (access->group && access->group != dlc_shadow.group)) ? 2 : 0;
+    access->group = dlc_shadow.group;
+    access->phase = dlc_state.phase;
+    access->thread = (int32_t)dlc_state.current;
 }
 
-static void dlc_touched(const char *name, char *base, char *at, int64_t size, int shared, int write)
+static void dlc_check_bytes(const char *name, char *base, char *at, int64_t size, int shared, int write)
 {
     for (int64_t i = 0; i < size; ++i) {
         const uintptr_t byte = (uintptr_t)(at + i);
         struct dlc_word *word = dlc_word_at(byte / 8);
-        struct dlc_touch *wrote = &word->wrote[byte % 8], *read = &word->read[byte % 8];
-        if (dlc_clashes(wrote, shared, 0))
-            dlc_race(name, at + i - base, wrote, "written", write);
-        if (write && dlc_clashes(read, shared, 1))
-            dlc_race(name, at + i - base, read, "read", write);
-        dlc_record(write ? wrote : read, shared);
+        struct dlc_last_access *wrote = &word->wrote[byte % 8], *read = &word->read[byte % 8];
+        if (dlc_is_race(wrote, shared, 0))
+            dlc_report_race(name, at + i - base, wrote, "written", write);
+        if (write && dlc_is_race(read, shared, 1))
+            dlc_report_race(name, at + i - base, read, "read", write);
+        dlc_record_access(write ? wrote : read, shared);
         if (write) {
             wrote->many = 0;
-            wrote->unit = dlc_seen.unit;
+            wrote->unit = dlc_shadow.unit;
         }
     }
 }
@@ -441,21 +446,21 @@ static void dlc_touched(const char *name, char *base, char *at, int64_t size, in
 static void dlc_access(void *address, int64_t size, int write)
 {
     char *at = address;
-    const struct dlc_simt_launch *launch = dlc_now.launch;
+    const struct dlc_simt_launch *launch = dlc_state.launch;
     const struct dlc_simt_buffer *near = NULL;
     char *stack;
     int64_t away = 0;
-    if (!launch || dlc_now.quiet)
+    if (!launch || dlc_state.unchecked)
         return;
-    stack = dlc_now.fibres[dlc_now.now].stack;
+    stack = dlc_state.fibres[dlc_state.current].stack;
     if (at >= stack && at < stack + DLC_STACK)
         return;
-    for (int i = 0; i < dlc_seen.arrays; ++i) {
-        char *data = dlc_seen.shared[i].data;
-        if (at >= data && at + size <= data + dlc_seen.shared[i].size) {
-            dlc_touched(dlc_seen.shared[i].name, data, at, size, 1, write);
-            if (write && !dlc_seen.unit && dlc_now.fibres[dlc_now.now].fenced >= dlc_now.phase)
-                dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase - 1;
+    for (int i = 0; i < dlc_shadow.arrays; ++i) {
+        char *data = dlc_shadow.shared[i].data;
+        if (at >= data && at + size <= data + dlc_shadow.shared[i].size) {
+            dlc_check_bytes(dlc_shadow.shared[i].name, data, at, size, 1, write);
+            if (write && !dlc_shadow.unit && dlc_state.fibres[dlc_state.current].fenced >= dlc_state.phase)
+                dlc_state.fibres[dlc_state.current].fenced = dlc_state.phase - 1;
             return;
         }
     }
@@ -465,7 +470,7 @@ static void dlc_access(void *address, int64_t size, int write)
         const int64_t off = at < data ? data - at : at + size > data + bytes ? at + size - data - bytes : 0;
         if (!off) {
             if (!launch->windows[i].racy)
-                dlc_touched(launch->windows[i].name, data, at, size, 0, write);
+                dlc_check_bytes(launch->windows[i].name, data, at, size, 0, write);
             return;
         }
         if (!near || off < away) {
@@ -474,10 +479,10 @@ static void dlc_access(void *address, int64_t size, int write)
         }
     }
     char mine[64];
-    dlc_name(mine, sizeof mine, dlc_now.now);
-    dlc_stop("thread %s of group (%lld, %lld, %lld) %s %lld bytes outside of all buffers: byte %lld of %s, "
+    dlc_thread_name(mine, sizeof mine, dlc_state.current);
+    dlc_fail("thread %s of group (%lld, %lld, %lld) %s %lld bytes outside of all buffers: byte %lld of %s, "
              "which has %lld",
-             mine, (long long)dlc_now.group[0], (long long)dlc_now.group[1], (long long)dlc_now.group[2],
+             mine, (long long)dlc_state.group[0], (long long)dlc_state.group[1], (long long)dlc_state.group[2],
              write ? "writes" : "reads", (long long)size, near ? (long long)(at - (char *)near->data) : 0,
              near ? near->name : "nothing", near ? (long long)near->size : 0);
 }
@@ -512,29 +517,29 @@ void *__tsan_memset(void *to, int value, size_t size)
 }
 static void dlc_clear(void *to, size_t size) { __tsan_memset(to, 0, size); }
 
-static void dlc_by_unit(int on) { dlc_seen.unit = on; }
-void dlc_simt_fence(void) { dlc_now.fibres[dlc_now.now].fenced = dlc_now.phase; }
+static void dlc_set_unit_access(int on) { dlc_shadow.unit = on; }
+void dlc_simt_fence(void) { dlc_state.fibres[dlc_state.current].fenced = dlc_state.phase; }
 
 /* Check a read by a matrix unit. The thread that wrote the bytes must have executed a fence and a barrier after the
-   write, and no thread may write them from the phase on in which the product began. */
-static void dlc_read_by_unit(const void *at, int64_t size, int64_t begun)
+   write, and no thread may write them from the phase on in which the product was queued (`start_phase`). */
+static void dlc_check_unit_read(const void *at, int64_t size, int64_t start_phase)
 {
     dlc_access((void *)at, size, 0);
     for (int64_t i = 0; i < size; ++i) {
         const uintptr_t byte = (uintptr_t)at + i;
         struct dlc_word *word = dlc_word_at(byte / 8);
-        const struct dlc_touch *wrote = &word->wrote[byte % 8];
+        const struct dlc_last_access *wrote = &word->wrote[byte % 8];
         word->read[byte % 8].many = 1;
-        if (wrote->group == dlc_seen.group && !wrote->unit &&
-            dlc_now.fibres[wrote->thread].fenced < wrote->phase) {
+        if (wrote->group == dlc_shadow.group && !wrote->unit &&
+            dlc_state.fibres[wrote->thread].fenced < wrote->phase) {
             char its[64];
-            dlc_name(its, sizeof its, wrote->thread);
-            dlc_stop("a unit reads data that thread %s has written, without a fence in between", its);
+            dlc_thread_name(its, sizeof its, wrote->thread);
+            dlc_fail("a unit reads data that thread %s has written, without a fence in between", its);
         }
-        if (wrote->group == dlc_seen.group && wrote->phase >= begun) {
+        if (wrote->group == dlc_shadow.group && wrote->phase >= start_phase) {
             char its[64];
-            dlc_name(its, sizeof its, wrote->thread);
-            dlc_stop("race: thread %s has written data that an unfinished product reads", its);
+            dlc_thread_name(its, sizeof its, wrote->thread);
+            dlc_fail("race: thread %s has written data that an unfinished product reads", its);
         }
     }
 }
@@ -554,11 +559,11 @@ struct dlc_bounds {
 void __ubsan_handle_out_of_bounds(struct dlc_bounds *where, uintptr_t index)
 {
     char mine[64];
-    if (!dlc_now.launch)
+    if (!dlc_state.launch)
         return;
-    dlc_name(mine, sizeof mine, dlc_now.now);
-    dlc_stop("thread %s of group (%lld, %lld, %lld) takes element %lld of an array %s, line %u", mine,
-             (long long)dlc_now.group[0], (long long)dlc_now.group[1], (long long)dlc_now.group[2],
+    dlc_thread_name(mine, sizeof mine, dlc_state.current);
+    dlc_fail("thread %s of group (%lld, %lld, %lld) takes element %lld of an array %s, line %u", mine,
+             (long long)dlc_state.group[0], (long long)dlc_state.group[1], (long long)dlc_state.group[2],
              (long long)index, where->array->name, where->line);
 }
 

@@ -4,7 +4,6 @@ from dlc_core.target.source.dialect import (
     C99,
     MATH,
     Blocks,
-    Boxes,
     Copies,
     Dialect,
     InPlace,
@@ -12,6 +11,7 @@ from dlc_core.target.source.dialect import (
     Large,
     Matrices,
     Moves,
+    TensorCopies,
 )
 from dlc_core.target.source.function import FunctionWriter
 from dlc_core.target.source.unit import Unit
@@ -20,7 +20,6 @@ __all__ = [
     "C99",
     "MATH",
     "Blocks",
-    "Boxes",
     "Copies",
     "Dialect",
     "FunctionWriter",
@@ -29,5 +28,6 @@ __all__ = [
     "Large",
     "Matrices",
     "Moves",
+    "TensorCopies",
     "Unit",
 ]

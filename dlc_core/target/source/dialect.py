@@ -86,18 +86,18 @@ class Copies:
     none."""
     groups: tuple[int, ...] = ()
     """The numbers of the last groups of copies that a wait can leave in flight."""
-    commit: str = "dlc_end_of_copies()"
+    commit: str = "dlc_commit_copies()"
     """The end of a group of copies."""
     wait_but: str = "dlc_wait_for_copies_but_{groups}()"
     """Format of the statement that waits for all but the last `{groups}` groups."""
 
 
 @dataclass(frozen=True)
-class Boxes:
+class TensorCopies:
     """The syntax of tensor copies, which one thread issues for its group (`tir.tensor_copy`).
 
-    The fields are format strings. `{arrivals}` is an array of `{count}` barrier words of 64 bits in shared
-    memory. `{arrival}` is a pointer to the word of one group of copies. A phase of the barrier ends when the
+    The fields are format strings. `{barriers}` is an array of `{count}` barrier words of 64 bits in shared
+    memory. `{barrier}` is a pointer to the word of one group of copies. A phase of the barrier ends when the
     group has ended and all its bytes have arrived.
     """
 
@@ -105,15 +105,15 @@ class Boxes:
     """The number of groups of copies that may be in flight."""
     declare: str
     """The declaration of the array."""
-    begin: str = "dlc_begin_arrivals({arrivals}, {count})"
+    begin: str = "dlc_init_tensor_barriers({barriers}, {count})"
     """The statement at the beginning of a kernel; it includes a barrier."""
     tensor: str = "const __grid_constant__ dlc_tensor {name}"
     """The parameter with the descriptor of a tensor."""
-    copy: str = "dlc_copy_box_{rank}({arrival}, {bytes}, {to}, &{tensor}, {first})"
+    copy: str = "dlc_tensor_copy_{rank}({barrier}, {bytes}, {to}, &{tensor}, {first})"
     """`{first}` names the first element, inner dims first."""
-    end: str = "dlc_end_of_boxes({arrival})"
+    end: str = "dlc_commit_tensor_copies({barrier})"
     """The end of a group, which all threads execute."""
-    wait: str = "dlc_wait_for_boxes({arrival}, {parity})"
+    wait: str = "dlc_wait_for_tensor_copies({barrier}, {parity})"
     """The wait for the end of a phase, given by the lowest bit of its number."""
 
 
@@ -216,7 +216,7 @@ class Kernels:
     bounds: str = ""
     """The text after the head of a kernel whose groups have `{threads}` threads."""
     copies: Copies | None = None
-    boxes: Boxes | None = None
+    tensor_copies: TensorCopies | None = None
     matrices: Matrices | None = None
     large: Large | None = None
     """The syntax of dynamic shared memory, for kernels that need more than static arrays may have; None if
@@ -276,7 +276,6 @@ __all__ = [
     "SCALARS",
     "STORED",
     "Blocks",
-    "Boxes",
     "Copies",
     "Dialect",
     "InPlace",
@@ -284,4 +283,5 @@ __all__ = [
     "Large",
     "Matrices",
     "Moves",
+    "TensorCopies",
 ]

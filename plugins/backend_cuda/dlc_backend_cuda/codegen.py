@@ -92,11 +92,11 @@ class CudaCodegen(LaunchCodegen):
                 words={**_WORDS, **plain.dot_words(_DOT)},
                 bounds="__launch_bounds__({threads})",
                 copies=polyfills.COPIES if number(architecture(target["arch"])) >= 80 else None,
-                boxes=tma.BOXES if target.describe().bulk else None,
+                tensor_copies=tma.COPIES if target.describe().bulk else None,
                 matrices=matrices.matrices(target.describe().matrix_units),
                 large=source.Large(
                     STATIC_SHARED,
-                    f"dlc_large __shared__ {_ROWS} uint8_t {{name}}[dlc_given({{bytes}})]",
+                    f"dlc_dynamic __shared__ {_ROWS} uint8_t {{name}}[dlc_static_size({{bytes}})]",
                     SWIZZLED_ALIGN,
                 ),
                 moves=source.Moves(

@@ -36,9 +36,9 @@ def _copies() -> dict[str, str]:
     """The functions of asynchronous copies. In the simulator a copy is made when the thread waits."""
     found = {}
     for name, how, here in (
-        ("wait_for_copies", "wait_all", "DLC_COPIES()"),
-        ("end_of_copies", "commit_group", "DLC_COPIES_END()"),
-        *((f"wait_for_copies_but_{n}", f"wait_group {n}", f"DLC_COPIES_BUT({n})") for n in COPIES.groups),
+        ("wait_for_copies", "wait_all", "DLC_COPIES_WAIT_ALL()"),
+        ("commit_copies", "commit_group", "DLC_COPIES_COMMIT()"),
+        *((f"wait_for_copies_but_{n}", f"wait_group {n}", f"DLC_COPIES_WAIT({n})") for n in COPIES.groups),
     ):
         own = f'asm volatile("cp.async.{how};" ::: "memory");'
         found[f"dlc_{name}"] = either(f"{INLINE} void dlc_{name}(void)", own, f"{here};")
@@ -50,7 +50,7 @@ def _copies() -> dict[str, str]:
             size_of = f', "r"(all ? {size} : 0)' * guard
             head = f"{INLINE} void {title}(void *to, const void *from{', int all' * guard})"
             own = f'asm volatile("{how}{", %2" * guard};" :: {given}{size_of} : "memory");'
-            found[title] = either(head, own, f"DLC_COPY_LATER(to, {source}, {size});")
+            found[title] = either(head, own, f"DLC_COPY_ASYNC(to, {source}, {size});")
     return found
 
 
@@ -75,12 +75,12 @@ WORDS = {
     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n",
     "INT64_C": "#ifndef INT64_C\n#define INT64_C(x) x##LL\n#endif\n",
     "UINT64_C": "#ifndef UINT64_C\n#define UINT64_C(x) x##ULL\n#endif\n",
-    "dlc_large": """#ifdef __CUDACC__
-#define dlc_large extern
-#define dlc_given(bytes)
+    "dlc_dynamic": """#ifdef __CUDACC__
+#define dlc_dynamic extern
+#define dlc_static_size(bytes)
 #else
-#define dlc_large
-#define dlc_given(bytes) bytes
+#define dlc_dynamic
+#define dlc_static_size(bytes) bytes
 #endif
 """,
     **polyfills.vector_words(INLINE, "__align__({size})", LANES, WIDEST),

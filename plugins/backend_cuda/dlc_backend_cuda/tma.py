@@ -13,9 +13,9 @@ from dlc_backend_cuda.graphs import library
 from dlc_backend_cuda.polyfills import INLINE, STAGES, either
 from dlc_core.backend.launches import MOST_DIMS, Tensor
 from dlc_core.diag import RuntimeFailure
-from dlc_core.target.source import Boxes
+from dlc_core.target.source import TensorCopies
 
-BOXES = Boxes(STAGES, "__shared__ __align__(8) uint64_t {arrivals}[{count}]")
+COPIES = TensorCopies(STAGES, "__shared__ __align__(8) uint64_t {barriers}[{count}]")
 MAP_BYTES = 128
 _KINDS = {1: 0, 2: 1, 4: 2, 8: 4}
 """The driver's codes of unsigned integer types, by bytes. They copy bits unchanged [1]."""
@@ -24,8 +24,8 @@ _GIVEN = ", int bytes, void *to, const dlc_tensor *tensor"
 
 
 def _word(name: str, given: str, own: str, here: str, first: str = "") -> dict[str, str]:
-    head = f"{INLINE} void {name}(uint64_t *arrival{given})"
-    at = "const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);\n"
+    head = f"{INLINE} void {name}(uint64_t *barrier{given})"
+    at = "const unsigned at = (unsigned)__cvta_generic_to_shared(barrier);\n"
     return {name: either(head, f"{at}{first}{own}", f"{first}{here}")}
 
 
@@ -36,8 +36,8 @@ def _copy(rank: int) -> dict[str, str]:
     own = f"""asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(bytes));
 asm volatile("{how} [%0], [%1, {{{coordinates}}}], [%2];"
     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(tensor), "r"(at), {given} : "memory");"""
-    here = f"DLC_EXPECT(arrival, bytes);\n    DLC_COPY_BOX(to, tensor, arrival, {numbers});"
-    return _word(f"dlc_copy_box_{rank}", f"{_GIVEN}, {ints}", own, here)
+    here = f"DLC_TENSOR_BARRIER_EXPECT(barrier, bytes);\n    DLC_TENSOR_COPY(to, tensor, barrier, {numbers});"
+    return _word(f"dlc_tensor_copy_{rank}", f"{_GIVEN}, {ints}", own, here)
 
 
 _FIRST = "if (threadIdx.x + threadIdx.y + threadIdx.z == 0)\n    "
@@ -45,19 +45,19 @@ _BEGIN = """for (int i = 0; i < count; ++i)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at + 8 * i) : "memory");
 asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 __syncthreads();"""
-_BEGIN_HERE = "DLC_ARRIVALS_BEGIN(arrival, count);\n    __syncthreads();"
+_BEGIN_HERE = "DLC_TENSOR_BARRIERS_INIT(barrier, count);\n    __syncthreads();"
 _ARRIVE = 'asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory");'
 _TRY = "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
 _WAIT = f"""unsigned done;
 do asm volatile("{_TRY}" : "=r"(done) : "r"(at), "r"(parity) : "memory"); while (!done);"""
 WORDS = {
     "dlc_tensor": "#ifdef __CUDACC__\nstruct __align__(64) dlc_tensor { uint64_t words[16]; };\n#endif\n",
-    **_word("dlc_begin_arrivals", ", int count", _BEGIN, _BEGIN_HERE, _FIRST),
+    **_word("dlc_init_tensor_barriers", ", int count", _BEGIN, _BEGIN_HERE, _FIRST),
     **{name: text for rank in range(1, MOST_DIMS + 1) for name, text in _copy(rank).items()},
-    **_word("dlc_end_of_boxes", "", _ARRIVE, "DLC_BOXES_END(arrival);", _FIRST),
-    **_word("dlc_wait_for_boxes", ", int parity", _WAIT, "DLC_BOXES_WAIT(arrival, parity);"),
+    **_word("dlc_commit_tensor_copies", "", _ARRIVE, "DLC_TENSOR_BARRIER_ARRIVE(barrier);", _FIRST),
+    **_word("dlc_wait_for_tensor_copies", ", int parity", _WAIT, "DLC_TENSOR_BARRIER_WAIT(barrier, parity);"),
 }  # fmt: skip
-"""The definitions of the functions that `Boxes` uses, by name."""
+"""The definitions of the functions that `TensorCopies` uses, by name."""
 
 
 @lru_cache(maxsize=1024)
@@ -78,4 +78,4 @@ def tensor_map(address: int, tensor: Tensor) -> bytes:
     return bytes(made)
 
 
-__all__ = ["BOXES", "MAP_BYTES", "WORDS", "tensor_map"]
+__all__ = ["COPIES", "MAP_BYTES", "WORDS", "tensor_map"]

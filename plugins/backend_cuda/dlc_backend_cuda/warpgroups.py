@@ -70,7 +70,7 @@ def _product(unit: MatrixUnit, major: str) -> str:
     outs = operands(f"+{letter}", "sums", count)
     own = f'{descriptors}\nasm volatile("{text}"\n    : {outs}\n    : "l"(of_a), "l"(of_b));'
     here = f"""static const int16_t unit[] = {{{matrix_numbers(unit)}}};
-    DLC_PRODUCT_LATER(sums, a, a_stride, b, b_stride, "{major}", unit);"""
+    DLC_PRODUCT_ASYNC(sums, a, a_stride, b, b_stride, "{major}", unit);"""
     given = f"({scalar} *sums, const void *a, int a_stride, const void *b, int b_stride)"
     return either(f"{INLINE} void {name_of(unit)}_{major}{given}", own, here)
 
@@ -88,7 +88,7 @@ for (int i = 0; i < count; ++i)
         f"dlc_wait_for_{scalar}{suffix}": either(
             f"{INLINE} void dlc_wait_for_{scalar}{suffix}{given}",
             f'asm volatile("{wait.format(but)}" ::: "memory");\n{keep}',
-            f"DLC_PRODUCTS({but});",
+            f"DLC_PRODUCTS_WAIT({but});",
         )
         for but, suffix in enumerate(("", "_but_1"))
     }
@@ -108,7 +108,7 @@ _COMMON = {
     "dlc_commit_products": either(
         f"{INLINE} void dlc_commit_products(void)",
         'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");',
-        "DLC_PRODUCTS_END();",
+        "DLC_PRODUCTS_COMMIT();",
     ),
     "dlc_fence_for_products": either(
         f"{INLINE} void dlc_fence_for_products(void)",

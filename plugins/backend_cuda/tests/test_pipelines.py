@@ -60,7 +60,7 @@ def found(checked: bool) -> Any:
 def test_sizes_that_are_not_multiples_of_the_tile(arch: str) -> None:
     exe = compiled(arch, 70, 72, 330)
     assert "    dlc_wait_for_copies_but_1();\n" in exe.source("cu")
-    assert exe.source("cu").count("    dlc_end_of_copies();\n") >= 3
+    assert exe.source("cu").count("    dlc_commit_copies();\n") >= 3
     check(exe, 70, 72, 330)
 
 
@@ -100,7 +100,7 @@ def test_convolutions(arch: str) -> None:
     x, w = (param(name, tensor_type(shape, "float16")) for name, shape in zip("xw", shapes, strict=True))
     module = module_of(std.relu(std.conv(x, w, padding=(1, 1, 1, 1), layout="NXC")), [x, w])
     exe = dlc.compile(module, f"cuda_simulated -arch={arch} -units=1 -check=true", cache=False)
-    assert "    dlc_end_of_copies();\n" in exe.source("cu")
+    assert "    dlc_commit_copies();\n" in exe.source("cu")
     rng = np.random.default_rng(0)
     given = [rng.standard_normal(each).astype(np.float16) for each in shapes]
     expected = dlc.compile(module, "reference")(*given)
@@ -141,7 +141,7 @@ def test_tensor_copies_fill_out_of_range_elements_with_zeros(k: int) -> None:
     The number of steps may be less than the number of stages.
     """
     exe = compiled("sm_90a", 72, 72, k)
-    assert exe.source("cu").count("    dlc_copy_box_2(") >= 2
+    assert exe.source("cu").count("    dlc_tensor_copy_2(") >= 2
     assert "    dlc_copy_16" not in exe.source("cu")
     check(exe, 72, 72, k)
 
@@ -150,7 +150,7 @@ def test_tensor_copies_fill_out_of_range_elements_with_zeros(k: int) -> None:
 def test_tensor_copies_of_symbolic_rows() -> None:
     """Tensor descriptors have the dims of the call."""
     exe = compiled("sm_90a", M, 128, 256, checked=False)
-    assert "    dlc_copy_box_2(" in exe.source("cu")
+    assert "    dlc_tensor_copy_2(" in exe.source("cu")
     for rows in (1, 129):
         check(exe, rows, 128, 256)
 
@@ -158,7 +158,7 @@ def test_tensor_copies_of_symbolic_rows() -> None:
 @executed
 def test_a_batch_is_a_dim_of_the_tensor_map() -> None:
     exe = compiled("sm_90a", 128, 128, 256, batches=2, checked=False)
-    assert "    dlc_copy_box_3(" in exe.source("cu")
+    assert "    dlc_tensor_copy_3(" in exe.source("cu")
     check(exe, 128, 128, 256, 2)
 
 
@@ -168,7 +168,7 @@ def test_unaligned_rows_are_copied_by_threads(n: int, k: int) -> None:
     """One operand is copied by tensor copies, the other by all threads. The same barriers wait for both."""
     exe = compiled("sm_90a", 128, n, k)
     text = exe.source("cu")
-    assert "    dlc_copy_box_2(" in text
+    assert "    dlc_tensor_copy_2(" in text
     assert "    dlc_copy_4" in text
     check(exe, 128, n, k)
 
@@ -185,10 +185,10 @@ def test_symbolic_strides_are_copied_by_threads() -> None:
     ("change", "problem"),
     [
         ({"wait": ""}, None),
-        ({"wait": "dlc_wait_for_boxes({arrival}, 1 - {parity})"}, None),
+        ({"wait": "dlc_wait_for_tensor_copies({barrier}, 1 - {parity})"}, None),
         ({"end": ""}, "would wait without end: the batch of tensor copies"),
         (
-            {"copy": tma.BOXES.copy.replace("{bytes}", "{bytes} - 2")},
+            {"copy": tma.COPIES.copy.replace("{bytes}", "{bytes} - 2")},
             "bytes are expected, and tensor copies have",
         ),
     ],
@@ -196,7 +196,7 @@ def test_symbolic_strides_are_copied_by_threads() -> None:
 def test_missing_waits_of_tensor_copies_are_found(
     change: dict[str, str], problem: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tma, "BOXES", replace(tma.BOXES, **change))
+    monkeypatch.setattr(tma, "COPIES", replace(tma.COPIES, **change))
     exe = compiled("sm_90a", 128, 128, 512, checked=False)
     failures = (AssertionError, "Mismatch") if problem is None else (RuntimeFailure, problem)
     with pytest.raises((failures[0], RuntimeFailure), match=f"{failures[1]}|no thread has waited"):
@@ -255,7 +255,7 @@ def test_launches_create_tensor_maps(device: Any, driver: Any, monkeypatch: pyte
     x, y = (param(name, tensor_type((128, 128), "float16")) for name in "xy")
     target = "cuda -arch=sm_90a -units=1 -code=text"
     exe = dlc.compile(module_of(std.matmul(x, y), [x, y]), target, cache=False)
-    assert "    dlc_copy_box_2(" in exe.source("cu")
+    assert "    dlc_tensor_copy_2(" in exe.source("cu")
     driver.takes(exe.artifact, read_launches(exe.artifact.metadata["launches"])[0])
     given = [numbers(128, 128, seed=seed).astype(np.float16) for seed in (0, 1)]
     expected = given[0].astype(np.float32) @ given[1].astype(np.float32)

@@ -25,7 +25,7 @@ static __device__ __forceinline__ void dlc_wait_for_copies(void)
 #ifdef __CUDACC__
     asm volatile("cp.async.wait_all;" ::: "memory");
 #else
-    DLC_COPIES();
+    DLC_COPIES_WAIT_ALL();
 #endif
 }
 
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void dlc_copy_16(void *to, const void *from)
 #ifdef __CUDACC__
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 #else
-    DLC_COPY_LATER(to, from, 16);
+    DLC_COPY_ASYNC(to, from, 16);
 #endif
 }
 

@@ -13,11 +13,11 @@ extern "C" {
 #endif
 
 #ifdef __CUDACC__
-#define dlc_large extern
-#define dlc_given(bytes)
+#define dlc_dynamic extern
+#define dlc_static_size(bytes)
 #else
-#define dlc_large
-#define dlc_given(bytes) bytes
+#define dlc_dynamic
+#define dlc_static_size(bytes) bytes
 #endif
 
 typedef struct __align__(8) { float s0, s1; } floatx2;
@@ -34,10 +34,10 @@ static __device__ __forceinline__ uint16_tx2 make_uint16_tx2(uint16_t s0, uint16
 struct __align__(64) dlc_tensor { uint64_t words[16]; };
 #endif
 
-static __device__ __forceinline__ void dlc_begin_arrivals(uint64_t *arrival, int count)
+static __device__ __forceinline__ void dlc_init_tensor_barriers(uint64_t *barrier, int count)
 {
 #ifdef __CUDACC__
-    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    const unsigned at = (unsigned)__cvta_generic_to_shared(barrier);
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
         for (int i = 0; i < count; ++i)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at + 8 * i) : "memory");
@@ -45,44 +45,44 @@ static __device__ __forceinline__ void dlc_begin_arrivals(uint64_t *arrival, int
     __syncthreads();
 #else
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
-    DLC_ARRIVALS_BEGIN(arrival, count);
+    DLC_TENSOR_BARRIERS_INIT(barrier, count);
     __syncthreads();
 #endif
 }
 
-static __device__ __forceinline__ void dlc_copy_box_2(uint64_t *arrival, int bytes, void *to, const dlc_tensor *tensor, int c3, int c4)
+static __device__ __forceinline__ void dlc_tensor_copy_2(uint64_t *barrier, int bytes, void *to, const dlc_tensor *tensor, int c3, int c4)
 {
 #ifdef __CUDACC__
-    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    const unsigned at = (unsigned)__cvta_generic_to_shared(barrier);
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(bytes));
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
         :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(tensor), "r"(at), "r"(c3), "r"(c4) : "memory");
 #else
-    DLC_EXPECT(arrival, bytes);
-    DLC_COPY_BOX(to, tensor, arrival, c3, c4);
+    DLC_TENSOR_BARRIER_EXPECT(barrier, bytes);
+    DLC_TENSOR_COPY(to, tensor, barrier, c3, c4);
 #endif
 }
 
-static __device__ __forceinline__ void dlc_end_of_boxes(uint64_t *arrival)
+static __device__ __forceinline__ void dlc_commit_tensor_copies(uint64_t *barrier)
 {
 #ifdef __CUDACC__
-    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    const unsigned at = (unsigned)__cvta_generic_to_shared(barrier);
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory");
 #else
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0)
-    DLC_BOXES_END(arrival);
+    DLC_TENSOR_BARRIER_ARRIVE(barrier);
 #endif
 }
 
-static __device__ __forceinline__ void dlc_wait_for_boxes(uint64_t *arrival, int parity)
+static __device__ __forceinline__ void dlc_wait_for_tensor_copies(uint64_t *barrier, int parity)
 {
 #ifdef __CUDACC__
-    const unsigned at = (unsigned)__cvta_generic_to_shared(arrival);
+    const unsigned at = (unsigned)__cvta_generic_to_shared(barrier);
     unsigned done;
     do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(at), "r"(parity) : "memory"); while (!done);
 #else
-    DLC_BOXES_WAIT(arrival, parity);
+    DLC_TENSOR_BARRIER_WAIT(barrier, parity);
 #endif
 }
 
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void dlc_wait_for_float(float *sums, int count
     for (int i = 0; i < count; ++i)
         asm volatile("" : "+f"(sums[i]) :: "memory");
 #else
-    DLC_PRODUCTS(0);
+    DLC_PRODUCTS_WAIT(0);
 #endif
 }
 
@@ -106,7 +106,7 @@ static __device__ __forceinline__ void dlc_wait_for_float_but_1(float *sums, int
     for (int i = 0; i < count; ++i)
         asm volatile("" : "+f"(sums[i]) :: "memory");
 #else
-    DLC_PRODUCTS(1);
+    DLC_PRODUCTS_WAIT(1);
 #endif
 }
 
@@ -127,7 +127,7 @@ static __device__ __forceinline__ void dlc_commit_products(void)
 #ifdef __CUDACC__
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #else
-    DLC_PRODUCTS_END();
+    DLC_PRODUCTS_COMMIT();
 #endif
 }
 
@@ -143,7 +143,7 @@ static __device__ __forceinline__ void dlc_wgmma_f16_f16_n64_nt(float *sums, con
         : "l"(of_a), "l"(of_b));
 #else
     static const int16_t unit[] = {0, 2, 2, 64, 64, 16, 0, 3, 2, 4, 64, 8, 1024, 4, 3, 1, 2, 512, 2, 8, 8, 2, 1, 16, 128, 8, 1, 16, 8, 2, 1, 64, 512, 2, 1, 64, 8};
-    DLC_PRODUCT_LATER(sums, a, a_stride, b, b_stride, "nt", unit);
+    DLC_PRODUCT_ASYNC(sums, a, a_stride, b, b_stride, "nt", unit);
 #endif
 }
 
@@ -211,10 +211,10 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const __grid_constant
 {
     (void)p0;
     (void)p1;
-    __shared__ __align__(8) uint64_t arrivals[4];
-    unsigned ended = 0, arrived = 0;
-    dlc_begin_arrivals(arrivals, 4);
-    dlc_large __shared__ __align__(1024) uint8_t shared[dlc_given(98304)];
+    __shared__ __align__(8) uint64_t barriers[4];
+    unsigned committed = 0, completed = 0;
+    dlc_init_tensor_barriers(barriers, 4);
+    dlc_dynamic __shared__ __align__(1024) uint8_t shared[dlc_static_size(98304)];
     uint16_t *const shared_p0_reindex_shared_swizzled = (uint16_t *)(shared + 0);
     uint16_t *const shared_p1_reindex_shared_swizzled = (uint16_t *)(shared + 65536);
     const int o0_o1_fused = (int)blockIdx.x;
@@ -254,26 +254,29 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const __grid_constant
     matmul[30] = 0.0f;
     matmul[31] = 0.0f;
     if (o2 == 0 && (o5_o6_o7_fused == 0)) {
-        dlc_copy_box_2(arrivals + ended % 4, 16384, shared_p0_reindex_shared_swizzled + 0, &tensor, 0, 0);
+        dlc_tensor_copy_2(barriers + committed % 4, 16384, shared_p0_reindex_shared_swizzled + 0, &tensor, 0,
+                0);
     }
     if (o2 == 0 && (o5_o6_o7_fused == 0)) {
-        dlc_copy_box_2(arrivals + ended % 4, 8192, shared_p1_reindex_shared_swizzled + 0, &tensor_1, 0, 0);
+        dlc_tensor_copy_2(barriers + committed % 4, 8192, shared_p1_reindex_shared_swizzled + 0, &tensor_1,
+                0, 0);
     }
-    dlc_end_of_boxes(arrivals + ended % 4);
-    ++ended;
+    dlc_commit_tensor_copies(barriers + committed % 4);
+    ++committed;
     if (o2 == 0 && (o5_o6_o7_fused == 0)) {
-        dlc_copy_box_2(arrivals + ended % 4, 16384, shared_p0_reindex_shared_swizzled + 8192, &tensor, 64, 0);
+        dlc_tensor_copy_2(barriers + committed % 4, 16384, shared_p0_reindex_shared_swizzled + 8192, &tensor,
+                64, 0);
     }
     if (o2 == 0 && (o5_o6_o7_fused == 0)) {
-        dlc_copy_box_2(arrivals + ended % 4, 8192, shared_p1_reindex_shared_swizzled + 4096, &tensor_1, 0,
-                64);
+        dlc_tensor_copy_2(barriers + committed % 4, 8192, shared_p1_reindex_shared_swizzled + 4096,
+                &tensor_1, 0, 64);
     }
-    dlc_end_of_boxes(arrivals + ended % 4);
-    ++ended;
+    dlc_commit_tensor_copies(barriers + committed % 4);
+    ++committed;
     for (int o3 = 2; o3 < 4; ++o3) {
         dlc_wait_for_float_but_1(matmul, 32);
-        for (; arrived + 1 < ended; ++arrived) {
-            dlc_wait_for_boxes(arrivals + arrived % 4, arrived / 4 % 2);
+        for (; completed + 1 < committed; ++completed) {
+            dlc_wait_for_tensor_copies(barriers + completed % 4, completed / 4 % 2);
         }
         __syncthreads();
         dlc_begin_float(matmul, 32);
@@ -284,19 +287,19 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const __grid_constant
         }
         dlc_commit_products();
         if (o2 == 0 && (o5_o6_o7_fused == 0)) {
-            dlc_copy_box_2(arrivals + ended % 4, 16384, shared_p0_reindex_shared_swizzled + o3 * 8192,
+            dlc_tensor_copy_2(barriers + committed % 4, 16384, shared_p0_reindex_shared_swizzled + o3 * 8192,
                     &tensor, o3 * 64, 0);
         }
         if (o2 == 0 && (o5_o6_o7_fused == 0)) {
-            dlc_copy_box_2(arrivals + ended % 4, 8192, shared_p1_reindex_shared_swizzled + o3 * 4096,
+            dlc_tensor_copy_2(barriers + committed % 4, 8192, shared_p1_reindex_shared_swizzled + o3 * 4096,
                     &tensor_1, 0, o3 * 64);
         }
-        dlc_end_of_boxes(arrivals + ended % 4);
-        ++ended;
+        dlc_commit_tensor_copies(barriers + committed % 4);
+        ++committed;
     }
     dlc_wait_for_float_but_1(matmul, 32);
-    for (; arrived + 1 < ended; ++arrived) {
-        dlc_wait_for_boxes(arrivals + arrived % 4, arrived / 4 % 2);
+    for (; completed + 1 < committed; ++completed) {
+        dlc_wait_for_tensor_copies(barriers + completed % 4, completed / 4 % 2);
     }
     __syncthreads();
     dlc_begin_float(matmul, 32);
@@ -306,8 +309,8 @@ __global__ void __launch_bounds__(256) fused_matmul_kernel(const __grid_constant
     }
     dlc_commit_products();
     dlc_wait_for_float_but_1(matmul, 32);
-    for (; arrived < ended; ++arrived) {
-        dlc_wait_for_boxes(arrivals + arrived % 4, arrived / 4 % 2);
+    for (; completed < committed; ++completed) {
+        dlc_wait_for_tensor_copies(barriers + completed % 4, completed / 4 % 2);
     }
     __syncthreads();
     dlc_begin_float(matmul, 32);
