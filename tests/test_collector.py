@@ -59,7 +59,7 @@ def test_compiles_and_builds_raise_the_thresholds() -> None:
             seen.append(gc.get_threshold())
 
         def after(self, one: object, module: object, context: object) -> None:
-            """Nothing."""
+            """Do nothing."""
 
     a = te.placeholder((4,), name="a")
     with dlc.PassContext(watchers=(Watch(),)):

@@ -1,4 +1,4 @@
-"""The command line on a small generated model, in a folder and with a cache of its own."""
+"""The command line on a small generated model, in a temporary folder with its own cache."""
 
 from __future__ import annotations
 

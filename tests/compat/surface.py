@@ -39,7 +39,7 @@ def _members(value: type) -> set[str]:
     for owner in value.__mro__:
         if owner.__module__.startswith("dlc_core"):
             found |= {*vars(owner), *getattr(owner, "__annotations__", {})}
-    # What the constructor of a dataclass takes are its fields.
+    # The constructor of a dataclass takes its fields.
     called = {"__call__"} if dataclasses.is_dataclass(value) else {"__call__", "__init__"}
     return {name for name in found if not name.startswith("_")} | (found & called)
 
@@ -63,7 +63,7 @@ def _word(type_: Any) -> str:
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
-    """Nothing for a field that must be given."""
+    """The default of a field as text; empty if the field is required."""
     if field.default is not dataclasses.MISSING:
         shown = "..." if callable(field.default) else repr(field.default)
         return f" = {shown}"

@@ -127,7 +127,7 @@ def test_partitioners_take_their_regions(plugin: Any) -> None:
     assert "partitioner" in plugin.SEEN
 
 
-def test_declarations_hold_what_they_say(plugin: Any) -> None:
+def test_declarations_pass_the_kit(plugin: Any) -> None:
     """Rules, schedule rules, intrinsics, exemptions and models pass the kit."""
     with fresh_registry({"frozen": plugin}) as known:
         assert check_rule(known.rules["frozen_neg_neg"]) > 0

@@ -166,7 +166,7 @@ def test_events_that_complete_early_are_found(open_rows: Any, device: Any, messa
         check_events(*long_launch(exe))
 
 
-def test_cycles_are_the_time_where_a_device_counts_them(toy: Any) -> None:
+def test_cycles_are_the_time_if_a_device_counts_them(toy: Any) -> None:
     x = param("x", tensor_type((64, 64)))
     exe = compile_model(module_of(std.relu(x), [x]), toy, cache=False)
     seconds, by_cycles = seconds_of(exe, toy)

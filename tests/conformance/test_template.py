@@ -27,7 +27,7 @@ LEVELS = ("device", "ops", "graphs", "hostile")
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The package is found as if it were installed, beside the core and a frontend, whose models it runs."""
+    """The package is found as if it were installed, with the core and a frontend, whose models it runs."""
     folder = tmp_path_factory.mktemp("acme") / "package"
     write_backend("acme", folder)
     spec = importlib.util.spec_from_file_location("acme_plugin", folder / "dlc_backend_acme" / "plugin.py")

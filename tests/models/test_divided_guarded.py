@@ -1,4 +1,4 @@
-"""Models divided between llvm and a device with memory of its own, in guard mode.
+"""Models divided between llvm and a device with its own memory, in guard mode.
 
 The device takes all convolutions, so that most segments of the host read values that were copied to it, and
 not values of its arena.

@@ -416,7 +416,7 @@ def chain(n: int) -> Schedule:
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])
 @pytest.mark.parametrize("stages", [(0, 1, 2), (0, 0, 1), (0, 1, 1), (0, 2, 3)])
 @pytest.mark.parametrize("compact", [False, True])
-def test_pipelines_keep_what_passes_between_their_stages(
+def test_pipelines_buffer_values_between_their_stages(
     rows: int, stages: tuple[int, ...], compact: bool
 ) -> None:
     sch = chain(rows)

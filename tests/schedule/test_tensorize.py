@@ -66,7 +66,7 @@ def tiled(func: PrimFunc, **options) -> tuple[Schedule, list, list]:
 
 
 def cache(sch: Schedule, block: BlockRV, outer: list) -> None:
-    """Tiles of operands and of the result in buffers of their own."""
+    """Tiles of operands and of the result in separate buffers."""
     out = sch.cache_write(block, 0, "global")
     for copy in [sch.cache_read(block, number, "global") for number in (0, 1)]:
         sch.compute_at(copy, outer[2])

@@ -101,7 +101,7 @@ def test_an_address_counts_as_read_and_written() -> None:
     assert buffers_written(body) == [a, b]
 
 
-def test_transform_keeps_identity_where_nothing_changes() -> None:
+def test_transform_keeps_unchanged_statements() -> None:
     func, _ = matmul()
     assert transform_stmt(func.body) is func.body
     assert transform_stmt(func.body, stmt_fn=lambda s: None, expr_fn=lambda e: None) is func.body

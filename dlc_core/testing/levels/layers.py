@@ -133,7 +133,7 @@ def _nbytes(value: Value, shape: Shape) -> int:
 
 
 def in_threads(work: Callable[[int], None], seeds: Iterable[int]) -> None:
-    """Run `work(seed)` for each seed, all at the same time, each in a thread of its own.
+    """Run `work(seed)` for each seed, all at the same time, each in its own thread.
 
     Raises the first error of a thread after all have ended.
     """

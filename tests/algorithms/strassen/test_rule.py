@@ -251,7 +251,7 @@ def test_plans_of_few_columns():
 
 
 def test_plans_of_blocks():
-    """Blocks whose sums fit in L2; threads with rows of their own sum only these."""
+    """Blocks whose sums fit in L2; threads with their own rows sum only these."""
     alone = replace(CORE, units=1)
     shape = Shape(784, 512, 256)
     rows, made = plan_blocks(shape, alone)

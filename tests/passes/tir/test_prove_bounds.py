@@ -307,7 +307,7 @@ def f(A: T.Buffer((8,), "float32"), I: T.Buffer((n,), "int64"), B: T.Buffer((n,)
 
 
 @pytest.mark.parametrize("n", [0, 3, 4])
-def test_checks_before_a_loop_read_only_where_it_runs(n):
+def test_checks_before_a_loop_read_only_if_it_runs(n):
     after = ProveBounds()(parse_func(VECTORS))
     index = np.full(n, 9, np.int64)
     record = np.zeros(RECORD, np.int64)
@@ -350,12 +350,12 @@ def first_open(seed: int) -> str:
     return ""
 
 
-def test_every_pass_keeps_what_is_proved():
+def test_every_pass_keeps_proved_accesses():
     assert [found for found in map(first_open, range(60)) if found] == []
 
 
 @pytest.mark.slow
-def test_every_pass_keeps_what_is_proved_of_many_programs():
+def test_every_pass_keeps_proved_accesses_of_many_programs():
     """Proofs are not complete: in a few programs sums of products of minima are not proved."""
     found = [found for found in map(first_open, range(60, 900)) if found]
     assert len(found) <= 4, "\n".join(found)

@@ -35,7 +35,7 @@ def test_loops_are_unrolled_from_the_inside_out(max_steps, left):
 
 
 @pytest.mark.parametrize(("limit", "left"), [(3, 1), (16, 0)])
-def test_an_annotation_sets_the_limit_for_what_is_inside(limit, left):
+def test_an_annotation_sets_the_limit_of_inner_loops(limit, left):
     func = parse_func(NEST.format(notes=f'{{"unroll_max_steps": {limit}}}'))
     assert len(kinds(check_results(UnrollLoops(), func))) == left
     assert len(kinds(check_results(UnrollLoops(max_steps=100), func))) == left

@@ -65,7 +65,7 @@ def bytes_product(m: int, n: int, k: int, *, transposed: bool = False) -> PrimFu
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_bytes_are_multiplied_in_groups_where_the_machine_has_dot_products(transposed):
+def test_bytes_use_dot_products_if_the_machine_has_them(transposed):
     machine = replace(TINY, dots=(Dot("int8", "int8", "int32", 4, 4),))
     func = bytes_product(9, 9, 16 if transposed else 13, transposed=transposed)
     launched = is_contraction(check_launches(func, machine))
