@@ -35,6 +35,7 @@ from dlc_core.schedule import (
     query,
     reduction,
     threads,
+    zeros,
 )
 from dlc_core.schedule import blockize as blockizing
 from dlc_core.schedule import compute_at as moving
@@ -98,9 +99,7 @@ class Schedule(Sampling):
 
     @primitive
     def work_on(self, func: str) -> None:
-        """Select the function for `func`, for `get_block` without a function, and for handles without a
-        function.
-        """
+        """Select the function for `get_block` and for handles that name no function."""
         self._function_name(BlockRV("", func))
         self._working = func
 
@@ -217,6 +216,19 @@ class Schedule(Sampling):
         condition is not understood is unchanged.
         """
         trimming.trim(self._program, loop)
+
+    @primitive
+    def skip_zeros(self, loop: LoopRV) -> None:
+        """Skip the iterations of a reduction loop in which all products are zero because of padding.
+
+        The loop must contain one block, which adds a product to an element.  A factor must be zero unless a
+        condition holds, which the loop tests.  Results differ only where the other factor is not finite.
+        """
+        zeros.skip_zeros(self._program, loop)
+
+    def zero_share(self, loop: LoopRV) -> float:
+        """The share of the iterations of a loop that `skip_zeros` skips; 0 if it is not known."""
+        return zeros.zero_share(self._program, loop)
 
     @primitive
     def fuse(self, *loops: LoopRV) -> LoopRV:

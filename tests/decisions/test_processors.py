@@ -51,6 +51,10 @@ def _graphs() -> dict[str, tuple[Node, list[Node]]]:
         "transposed row": (std.matmul(pair, std.transpose(other, axes=(1, 0))), [pair, other]),
         "conv": (std.relu(std.conv(image, _w(24, 20, 3, 3), padding=around)), [image]),
         "wide conv": (std.conv(image, _w(9, 20, 5, 5), padding=(2, 2, 2, 2)), [image]),
+        "dilated conv": (
+            std.conv(image, _w(24, 20, 3, 3), dilation=(4, 5), padding=(4, 5, 4, 5)),
+            [image],
+        ),
         "strided conv": (std.conv(odd, _w(7, 5, 3, 2), strides=(2, 1)), [odd]),
         "wide depthwise": (std.conv(image, _w(20, 1, 9, 9), groups=20, padding=(4, 4, 4, 4)), [image]),
         "many channels": (std.conv(deep, _w(96, 1, 3, 3), groups=96, padding=around), [deep]),
@@ -80,6 +84,7 @@ SHOWN = {
     "gemm.tile": ("dense", "symbolic rows", "conv"),
     "gemm.k_block": tuple(GRAPHS),
     "gemm.pad_rows": tuple(GRAPHS),
+    "gemm.padding": ("dilated conv",),
     "gemm.partial_sums": ("one row",),
     "gemm.tails": ("symbolic rows",),
     "gemm.transposed": ("transposed", "transposed row"),

@@ -39,6 +39,11 @@ PAD_ROWS = Decision(
     "Whether a copy of the left-hand side pads its rows, so that they fall on different sets of the cache.",
     ("dense", "padded"),
 )
+PADDING = Decision(
+    "gemm.padding",
+    "Whether taps of a convolution that are outside of the input are computed, or skipped by a test per tap.",
+    ("computed", "skipped"),
+)
 TRANSPOSED = Decision(
     "gemm.transposed",
     "Whether a computed right-hand side with K innermost is copied with columns innermost.",
@@ -56,6 +61,7 @@ GEMM_DECISIONS = (
     *PANEL_DECISIONS,
     PARTIAL_SUMS.name,
     PAD_ROWS.name,
+    PADDING.name,
     TRANSPOSED.name,
     INSTRUCTIONS.name,
 )
@@ -93,6 +99,6 @@ def not_searched(tile: Tile, columns: int, lanes: int) -> str:
 
 
 __all__ = [
-    "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PAD_ROWS", "PARTIAL_SUMS", "PREFETCH", "TILE", "TRANSPOSED",
-    "kind_of", "not_searched", "size_of", "tiles_within",
+    "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PADDING", "PAD_ROWS", "PARTIAL_SUMS", "PREFETCH", "TILE",
+    "TRANSPOSED", "kind_of", "not_searched", "size_of", "tiles_within",
 ]  # fmt: skip

@@ -49,6 +49,8 @@ class GemmHeuristics:
     min_steps: int = 64
     """The smallest K block; below it, adding the partial sums to memory costs too much.  Not measured: no
     program of the corpus reads it on one thread."""
+    skipped_share: int = 32
+    """Taps outside of the input are skipped if they are at least this fraction of all taps.  Not measured."""
     chunk: int = 128
     """K steps per partial sum in the blocked summation of single rows.  Chosen for precision: the sums over
     2048 features of a classifier made most of the error of a residual network."""

@@ -18,12 +18,14 @@ from dlc_core.schedule.rules.analysis import (
     parallelize,
 )
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.gemm_decisions import PADDING
 from dlc_core.schedule.rules.cpu.gemm_plan import (
     PANELS_FIRST,
     PANELS_IN_BATCH,
     TILES_FIRST,
     GemmPlan,
 )
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
 from dlc_core.schedule.rules.cpu.panels import NestHandles, prefetch_panel
 from dlc_core.schedule.rules.cpu.tails import never_negative
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
@@ -276,6 +278,7 @@ class TileNest:
         s = self.s
         init = s.decompose_reduction(block, reduction[0])
         if self.dot is None:
+            self._skip_padding(reduction)
             self._registers(spatial)
         elif by_unit:
             self.unit_nests.append((*spatial[-2:], reduction[-1]))
@@ -286,6 +289,15 @@ class TileNest:
         if self.found.rhs.other_factors:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
+
+    def _skip_padding(self, reduction: Sequence[LoopRV]) -> None:
+        """Skip taps outside of the input, if they are many; the innermost loop has no test."""
+        s = self.s
+        for loop in reduction[:-1]:
+            share = s.zero_share(loop)
+            preferred = "skipped" if share * GEMM.skipped_share >= 1 else "computed"
+            if share and PADDING.choose(preferred) == "skipped":
+                s.skip_zeros(loop)
 
     def _sum_partially(
         self, block: BlockRV, reduction: LoopRV, spatial: Sequence[LoopRV], steps: int
