@@ -46,6 +46,7 @@ from dlc_core.schedule import reindex as reindexing
 from dlc_core.schedule import tensor_copy as tensor_copies
 from dlc_core.schedule import tensorize as tensorizing
 from dlc_core.schedule import trim as trimming
+from dlc_core.schedule import widen as widening
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.intrin import TensorIntrin
@@ -122,9 +123,7 @@ class Schedule(Sampling):
 
     @primitive
     def get_block(self, name: str, func: str | None = None) -> BlockRV:
-        """Return the block with this name, of function `func` of the module; ScheduleError lists the known
-        names.
-        """
+        """Return the block of this name, in function `func`; ScheduleError lists the known names."""
         if func is not None:
             self._active = self._function_name(BlockRV(name, func))
         self._program.block(BlockRV(name))
@@ -219,15 +218,19 @@ class Schedule(Sampling):
 
     @primitive
     def skip_zeros(self, loop: LoopRV) -> None:
-        """Skip the iterations of a reduction loop in which all products are zero because of padding.
+        """Skip the iterations of a reduction loop whose products are zero because of padding.
 
-        The loop must contain one block, which adds a product to an element.  A factor must be zero unless a
-        condition holds, which the loop tests.  Results differ only where the other factor is not finite.
+        A factor must be zero unless a condition holds.  Results differ only if the other is not finite.
         """
         zeros.skip_zeros(self._program, loop)
 
+    @primitive
+    def widen(self, loop: LoopRV, extent: int) -> None:
+        """Extend a loop by iterations that compute unread elements of an intermediate buffer."""
+        widening.widen(self._program, loop, extent)
+
     def zero_share(self, loop: LoopRV) -> float:
-        """The share of the iterations of a loop that `skip_zeros` skips; 0 if it is not known."""
+        """The share of the iterations that `skip_zeros` skips; 0 if it is not known."""
         return zeros.zero_share(self._program, loop)
 
     @primitive
@@ -272,8 +275,7 @@ class Schedule(Sampling):
 
     @primitive
     def swizzle(self, outer: LoopRV, inner: LoopRV, group: int, thread: str = "") -> LoopRV:
-        """Fuse two nested loops into one that traverses `group` rows of the outer loop at a time, column by
-        column.
+        """Fuse two nested loops into one over groups of `group` rows of the outer loop, column by column.
 
         Iterations that are close in time are then close in both dims and share inputs in a cache.  Any
         extents are allowed.  The loop is bound to `thread`, an axis of groups, or like the outer loop.
@@ -329,8 +331,7 @@ class Schedule(Sampling):
         """Prefetch in each iteration of a loop the memory `distance` elements after its reads of a buffer.
 
         `distance` counts in memory order, whatever the buffer's shape.  It may leave the buffer, because
-        prefetches cannot fault.  If iterations of the surrounding loops `shared_by` read the same data, each
-        prefetches a part of the cache lines; `extents` are the full extents of these loops.
+        prefetches cannot fault.  Surrounding loops `shared_by` of full extents `extents` share its lines.
         """
         prefetching.prefetch(self._program, loop, buffer, distance, shared_by, extents)
 
@@ -446,8 +447,7 @@ class Schedule(Sampling):
     ) -> None:
         """Pad dim `axis` of an intermediate buffer that the block writes.
 
-        Its stride in elements becomes a multiple of `factor` plus `offset`.  This spreads rows over the banks
-        of a memory.  `compact_buffers` keeps it.
+        Its stride becomes a multiple of `factor` elements plus `offset`.  `compact_buffers` keeps it.
         """
         alignment.storage_align(self._program, block, buffer, axis, factor, offset)
 

@@ -22,9 +22,11 @@ registers is promoted. Not measured.
 """
 
 
-def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
+def promotable(buffer: Buffer, body: Stmt, *, subvectors: bool = False) -> set[tuple[int, int]] | None:
     """The parts (first element, lanes) of a buffer that can be kept in registers; None if the buffer must be
     in memory.
+
+    Loads take a whole part or one lane of it; with `subvectors`, neighbouring lanes too.
     """
     if buffer.scope != "local" or buffer.static_shape() is None:
         return None
@@ -56,7 +58,8 @@ def promotable(buffer: Buffer, body: Stmt) -> set[tuple[int, int]] | None:
                 return None
             reads.add(read)
     for first, lanes in reads - vectors:
-        if lanes != 1 or not any(start <= first < start + width for start, width in vectors):
+        within = any(start <= first and first + lanes <= start + width for start, width in vectors)
+        if not within or (lanes != 1 and not subvectors):
             return None
     ordered = sorted(vectors)
     for (start, width), (following, _) in pairwise(ordered):

@@ -65,6 +65,7 @@ def calls(name: str, s: Scene) -> list[tuple]:
         "partition": [(s.i, [40]), (s.i, [-1]), (s.i, [9, 4]), (s.i, ["a"]), (s.i, 4), (s.i, [Var("m")])],
         "decide": [],
         "trim": [],
+        "widen": [(s.i, 100), (s.j, 1), (s.r, 64), (s.i, "a")],
         "skip_zeros": [(s.i,), (s.j,)],
         "fuse": [(), (s.i,), (s.i, s.r), (s.j, s.i), (s.i, s.elsewhere), (s.i, s.i), (s.i, s.matmul)],
         "reorder": [(s.i, s.i), (s.i, s.elsewhere), (s.i, s.nowhere), (s.i, s.matmul)],

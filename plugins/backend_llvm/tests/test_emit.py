@@ -80,6 +80,25 @@ def test_branches_merge_registers(agree: Any, with_else: bool) -> None:
     agree(PrimFunc("f", (x, out), body), [ints(), np.zeros(1, np.int32)])
 
 
+def test_neighbouring_lanes_of_vectors_in_registers(native: Any, agree: Any) -> None:
+    """A tail of a store takes some lanes of a promoted vector."""
+    x, out = Buffer("x", (N,), "float32"), Buffer("out", (7,), "float32")
+    r = Buffer("r", (8,), "float32", scope="local")
+    lanes = (ramp(const(0), 1, 8),)
+    body = Alloc(
+        r,
+        seq(
+            Store(r, lanes, load(x, lanes) * 2.0),
+            Store(out, (ramp(const(0), 1, 4),), load(r, (ramp(const(0), 1, 4),))),
+            Store(out, (ramp(const(4), 1, 2),), load(r, (ramp(const(4), 1, 2),))),
+            Store(out, (const(6),), load(r, (const(6),))),
+        ),
+    )
+    func = PrimFunc("f", (x, out), body)
+    agree(func, [ints().astype(np.float32), np.zeros(7, np.float32)])
+    assert "alloca" not in native(func).text
+
+
 def test_vectors_in_registers(native: Any, agree: Any) -> None:
     """Scalar reads of the lanes of a promoted vector."""
     x, out = Buffer("x", (N,), "float32"), Buffer("out", (4,), "float32")

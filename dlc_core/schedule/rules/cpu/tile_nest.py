@@ -219,6 +219,8 @@ class TileNest:
             reduction[-1], member = s.split(reduction[-1], [None, self.dot.group])
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
+        if self.dot is None:
+            self._fill_vectors(spatial[self._position(self.found.n)])
         if self.packed is not None:
             prefetch_panel(s, self.plan.prefetch, self.packed.name, reduction, names)
         single = names.row is None or const_value(s.extent(names.row)) == 1
@@ -289,6 +291,14 @@ class TileNest:
         if self.found.rhs.other_factors:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
+
+    def _fill_vectors(self, column: LoopRV) -> None:
+        """Compute whole vectors of columns if packed weights have them and the tail would take several."""
+        extent = const_value(self.s.extent(column))
+        if self.packed is None or self.parts > 1 or self.digits or extent is None or self.lanes < 2:
+            return
+        if (extent % self.lanes).bit_count() > 1:
+            self.s.widen(column, -(-extent // self.lanes) * self.lanes)
 
     def _skip_padding(self, reduction: Sequence[LoopRV]) -> None:
         """Skip taps outside of the input, if they are many; the innermost loop has no test."""

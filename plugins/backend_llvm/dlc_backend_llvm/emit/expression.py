@@ -277,10 +277,14 @@ class ExpressionEmitter(ValueEmitter):
             return values[key]
         lanes = expr.dtype.lanes
         for (first, width), operand in values.items():
-            # Horizontal reductions read single lanes of a promoted vector.
-            if lanes == 1 and first <= key[0] < first + width:
+            # Horizontal reductions read single lanes of a promoted vector, tails of stores neighbouring ones.
+            begin = key[0] - first
+            if begin >= 0 and begin + lanes <= width:
                 type_ = register_type(expr.buffer.dtype.with_lanes(width))
-                return self.emit(f"extractelement {type_} {operand}, i32 {key[0] - first}")
+                if lanes == 1:
+                    return self.emit(f"extractelement {type_} {operand}, i32 {begin}")
+                mask = ", ".join(f"i32 {lane}" for lane in range(begin, begin + lanes))
+                return self.emit(f"shufflevector {type_} {operand}, {type_} poison, <{lanes} x i32> <{mask}>")
         return "poison"
 
     def register_key(self, buffer: Buffer, start: Expr, stride: int | None, lanes: int) -> tuple[int, int]:

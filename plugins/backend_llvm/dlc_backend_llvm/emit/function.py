@@ -270,7 +270,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
 
     def visit_alloc(self, stmt: Alloc) -> None:
         buffer = stmt.buffer
-        keys = promotable(buffer, stmt.body)
+        keys = promotable(buffer, stmt.body, subvectors=True)
         if keys is not None:
             self.registers[buffer] = dict.fromkeys(sorted(keys), "poison")
             self.stmt(stmt.body)
