@@ -6,7 +6,7 @@ check_transposition("npu")      checks vectors and shared memory
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -21,10 +21,12 @@ from dlc_core.graph.node import Node, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.op.samples import TOLERANCES
 from dlc_core.passes import PassContext
 from dlc_core.script import parse
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.networks import cifar
+from dlc_core.tir.intrinsics import INTRINSICS, intrinsic
 
 Built = tuple[Node, list[Node]]
 
@@ -130,6 +132,36 @@ def check_narrow_floats(target: str, dtype: str) -> None:
     assert same.all(), x[~same][:5]
 
 
+def check_math(target: str, dtype: str) -> None:
+    """Check the functions of one and two floats in float32 or float64, on numbers of either sign, large
+    numbers, zeros, infinities and NaN.
+    """
+    special = [0.0, -0.0, 1.0, -1.0, 15.0, -25.0, np.inf, -np.inf, np.nan]
+    x = np.concatenate([np.linspace(-3, 3, 23), special]).astype(dtype)
+    y = np.concatenate([special, np.linspace(0.1, 2.1, 23)]).astype(dtype)
+    a, b = (te.placeholder(x.shape, dtype, name=name) for name in "ab")
+    results, expected = [], {}
+    for name, entry in INTRINSICS.items():
+        if entry.reference is None or "float" not in entry.kinds or entry.result != "same":
+            continue
+        if entry.arity not in (1, 2):
+            continue
+        results.append(_of_each(name, [a, b][: entry.arity]))
+        with np.errstate(all="ignore"):
+            wide = entry.reference(*(given.astype(np.float64) for given in (x, y)[: entry.arity]))
+            expected[name] = wide.astype(dtype)
+    assert "tanh" in expected
+    found = build([a, b, *results], target)(x, y)
+    for (name, want), have in zip(expected.items(), found, strict=True):
+        np.testing.assert_allclose(have, want, *TOLERANCES[dtype], err_msg=name)
+
+
+def _of_each(name: str, tensors: Sequence[te.Tensor]) -> te.Tensor:
+    """The function of the elements of tensors."""
+    made: te.Tensor = te.compute(tensors[0].shape, lambda i: intrinsic(name, *(t[i] for t in tensors)), name)
+    return made
+
+
 def check_dots(target: str, a: str, b: str) -> Any:
     """Check that products of int8 and uint8 are exact. Returns the executable of the largest product."""
     random = np.random.default_rng(0)
@@ -181,6 +213,7 @@ __all__ = [
     "SHUFFLES",
     "TILES",
     "check_dots",
+    "check_math",
     "check_missing_barrier",
     "check_narrow_floats",
     "check_network",

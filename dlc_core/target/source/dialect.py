@@ -238,6 +238,7 @@ class Dialect:
     scalars: Mapping[str, str] = field(default_factory=lambda: SCALARS)
     stored: Mapping[str, str] = field(default_factory=lambda: STORED)
     math: Mapping[str, str] = field(default_factory=lambda: MATH)
+    """Functions by intrinsic. `{type}` in a name becomes the dtype of the computation, `f32` or `f64`."""
     float_suffix: str = "f"
     """The suffix of float32 functions."""
     index: str = "int64_t"

@@ -131,7 +131,8 @@ class Unit:
         function = self.dialect.math.get(op)
         if function is None:
             raise CodegenError(f"intrinsic {op} has no code in {self.dialect.name}")
-        return function if type_.bits == 64 else function + self.dialect.float_suffix
+        named = function.format(type=f"f{max(32, type_.bits)}")
+        return named if type_.bits == 64 else named + self.dialect.float_suffix
 
     def _define(self, name: str, make: Callable[[], str]) -> str:
         full = PREFIX + name

@@ -22,6 +22,7 @@ from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
     check_dots,
+    check_math,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
@@ -77,6 +78,11 @@ def test_shuffles_of_bools() -> None:
 
 def test_a_missing_barrier_is_reported() -> None:
     check_missing_barrier("cuda_simulated -check=true")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_floats(dtype: str) -> None:
+    check_math("cuda_simulated", dtype)
 
 
 def test_a_network() -> None:

@@ -94,25 +94,19 @@ _NARROW = {
 """,
 }
 
-_TANH = """static inline float __attribute__((overloadable)) dlc_tanh(float x)
-{
+_TANH = """static inline {type} dlc_tanh_{name}({type} x)
+{{
     /* some libraries do not reach one, which 1 - tanh(x) wants */
-    return fabs(x) > 10.0f ? copysign(1.0f, x) : tanh(x);
-}
-
-#ifdef cl_khr_fp64
-static inline double __attribute__((overloadable)) dlc_tanh(double x)
-{
-    return fabs(x) > 20.0 ? copysign(1.0, x) : tanh(x);
-}
-#endif
+    return fabs(x) > {beyond} ? copysign({one}, x) : tanh(x);
+}}
 """
 _MACROS = {
     **{f"{sign}int{bits}_t": f"typedef {_TYPES[f'{sign}int{bits}']} {sign}int{bits}_t;"
        for bits in (8, 16, 32, 64) for sign in ("", "u")},
     "INT64_C": "#define INT64_C(x) x##L",
     "UINT64_C": "#define UINT64_C(x) x##UL",
-    "dlc_tanh": _TANH,
+    "dlc_tanh_f32": _TANH.format(type="float", name="f32", beyond="10.0f", one="1.0f"),
+    "dlc_tanh_f64": _TANH.format(type="double", name="f64", beyond="20.0", one="1.0"),
 }  # fmt: skip
 """Definitions of words that OpenCL C lacks, by word."""
 _PACKED = "dlc_packed_"
@@ -191,7 +185,7 @@ class OpenclCodegen(LaunchCodegen):
             "OpenCL C",
             scalars=_TYPES,
             stored=_STORED,
-            math={**source.MATH, "tanh": "dlc_tanh"},
+            math={**source.MATH, "tanh": "dlc_tanh_{type}"},
             float_suffix="",
             zero="0",
             index="int" if kernels.narrow_index(module) else "long",

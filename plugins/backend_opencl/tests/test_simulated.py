@@ -15,6 +15,7 @@ from dlc_core.testing import conformance_suite
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.languages import (
     check_dots,
+    check_math,
     check_missing_barrier,
     check_narrow_floats,
     check_network,
@@ -57,6 +58,11 @@ def test_skinny_gemm(dtype: str) -> None:
 
 def test_a_missing_barrier_is_reported() -> None:
     check_missing_barrier("opencl_simulated -check=true")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_floats(dtype: str) -> None:
+    check_math("opencl_simulated", dtype)
 
 
 def test_a_network() -> None:

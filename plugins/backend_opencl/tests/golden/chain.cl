@@ -1,15 +1,8 @@
-static inline float __attribute__((overloadable)) dlc_tanh(float x)
+static inline float dlc_tanh_f32(float x)
 {
     /* some libraries do not reach one, which 1 - tanh(x) wants */
     return fabs(x) > 10.0f ? copysign(1.0f, x) : tanh(x);
 }
-
-#ifdef cl_khr_fp64
-static inline double __attribute__((overloadable)) dlc_tanh(double x)
-{
-    return fabs(x) > 20.0 ? copysign(1.0, x) : tanh(x);
-}
-#endif
 
 
 __attribute__((reqd_work_group_size(4, 1, 1)))
@@ -24,6 +17,7 @@ kernel void fused_add_tanh_kernel(global const float *restrict p0, const long p0
     const int i0_i1_0_fused_1 = (int)get_local_id(0);
     const float4 p0_1 = vload4(0, p0 + (i0_i1_0_fused_0 * 16 + i0_i1_0_fused_1 * 4));
     const float4 p1_1 = vload4(0, p1 + i0_i1_0_fused_1 % 2 * 4);
-    vstore4((float4)(dlc_tanh(p0_1.s0 + p1_1.s0), dlc_tanh(p0_1.s1 + p1_1.s1), dlc_tanh(p0_1.s2 + p1_1.s2),
-            dlc_tanh(p0_1.s3 + p1_1.s3)), 0, tanh_ + (i0_i1_0_fused_0 * 16 + i0_i1_0_fused_1 * 4));
+    vstore4((float4)(dlc_tanh_f32(p0_1.s0 + p1_1.s0), dlc_tanh_f32(p0_1.s1 + p1_1.s1),
+            dlc_tanh_f32(p0_1.s2 + p1_1.s2), dlc_tanh_f32(p0_1.s3 + p1_1.s3)), 0, tanh_
+            + (i0_i1_0_fused_0 * 16 + i0_i1_0_fused_1 * 4));
 }
