@@ -5,6 +5,7 @@ errors.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -28,7 +29,8 @@ class Block(Generic[T]):
 class Blocks(Generic[T]):
     """The blocks of a device, of up to `capacity` bytes in all. `owner` is the name of the device in errors.
 
-    It is thread-safe.
+    It is thread-safe.  `take` needs no lock: the garbage collector may free an array in a thread that is
+    inside `add`, and would then wait for itself.
     """
 
     def __init__(self, owner: str, capacity: int) -> None:
@@ -38,11 +40,14 @@ class Blocks(Generic[T]):
         self._handles = count(1)
         self._blocks: dict[int, Block[T]] = {}
         self._used = 0
+        self._freed: deque[int] = deque()
+        """The sizes of taken blocks that `_used` still counts."""
 
     @property
     def used(self) -> int:
         """The total bytes of all blocks."""
-        return self._used
+        with self._lock:
+            return self._count()
 
     def add(self, size: int, make: Callable[[], T], handle_of: Callable[[T], int] | None = None) -> int:
         """Add a new block, which `make` returns, and return its handle. The handle is an arbitrary number, or
@@ -50,7 +55,7 @@ class Blocks(Generic[T]):
         largest blocks.
         """
         with self._lock:
-            if self._used + size > self.capacity:
+            if self._count() + size > self.capacity:
                 raise self._full(f"a buffer of {bytes_text(size)}", "")
             memory = make()
             handle = next(self._handles) if handle_of is None else handle_of(memory)
@@ -60,12 +65,11 @@ class Blocks(Generic[T]):
 
     def take(self, handle: int) -> T:
         """Remove a block and return its memory. Raises RuntimeFailure if there is no such block."""
-        with self._lock:
-            block = self._blocks.pop(handle, None)
-            if block is None:
-                raise RuntimeFailure(f"freeing {handle}, which is not allocated on {self.owner}")
-            self._used -= block.size
-            return block.memory
+        block = self._blocks.pop(handle, None)
+        if block is None:
+            raise RuntimeFailure(f"freeing {handle}, which is not allocated on {self.owner}")
+        self._freed.append(block.size)
+        return block.memory
 
     def get(self, handle: int) -> Block[T]:
         """The block with this handle. Raises RuntimeFailure if there is none."""
@@ -90,11 +94,18 @@ class Blocks(Generic[T]):
         with self._lock:
             return self._full(what, why)
 
+    def _count(self) -> int:
+        """Return the total bytes, without the blocks that were taken."""
+        while self._freed:
+            self._used -= self._freed.popleft()
+        return self._used
+
     def _full(self, what: str, why: str) -> RuntimeFailure:
-        largest = sorted((block.size for block in self._blocks.values()), reverse=True)
+        blocks = list(self._blocks.values())  # `take` may remove others meanwhile
+        largest = sorted((block.size for block in blocks), reverse=True)
         held = ", ".join(map(bytes_text, largest[:SHOWN]))
         rest = f" and {len(largest) - SHOWN} smaller" if len(largest) > SHOWN else ""
-        used = f"{bytes_text(self._used)} of {bytes_text(self.capacity)} are in use"
+        used = f"{bytes_text(self._count())} of {bytes_text(self.capacity)} are in use"
         return RuntimeFailure(
             f"{self.owner} is out of memory: cannot allocate {what}",
             why=f"{used}: {why}" if why else used,

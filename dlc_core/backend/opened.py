@@ -53,7 +53,8 @@ class OpenedDevice(Generic[S]):
     def __init__(self, which: Hashable) -> None:
         self.which = which
         self._others: dict[Hashable, Any] = {which: self}
-        self._lock = threading.Lock()
+        # The garbage collector may free an array, which needs the session, in a thread that has the lock.
+        self._lock = threading.RLock()
         self._opened: tuple[S, int] | None = None
 
     @abstractmethod

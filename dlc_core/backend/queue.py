@@ -42,7 +42,9 @@ class CommandQueue:
         _QUEUES.add(self)
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
+        # The garbage collector may submit the freeing of an array in a thread that is inside `submit`, so the
+        # lock is reentrant, and the queue's `put` is too.
+        self._lock = threading.RLock()
         self._jobs: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
         self._failed: dict[int, DlcError] = {}
         self._started = False
@@ -51,9 +53,9 @@ class CommandQueue:
         """Enqueue a job."""
         with self._lock:
             if not self._started:
+                self._started = True
                 worker = threading.Thread(target=self._work, args=(self._jobs,), name=self.name, daemon=True)
                 worker.start()
-                self._started = True
             self._jobs.put((threading.get_ident(), job))
 
     def record(self) -> Event:

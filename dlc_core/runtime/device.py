@@ -68,7 +68,13 @@ class Device(Protocol):
         """Allocate uninitialised memory. Raises RuntimeFailure if there is not enough."""
         ...
 
-    def free(self, handle: int) -> None: ...
+    def free(self, handle: int) -> None:
+        """Free memory; earlier launches may still use it.
+
+        The garbage collector may call it in a thread that is inside another method of the device. It must not
+        wait for a lock that such a thread holds. `backend.blocks.Blocks` needs none.
+        """
+        ...
 
     def write(self, handle: int, data: memoryview, offset: int = 0) -> None:
         """Copy bytes to the device."""

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,7 @@ class Server:
     def __init__(self, cpu: HostCpu) -> None:
         self.cpu = cpu
         self._lock = threading.RLock()
+        self._freed: deque[tuple[int, ...]] = deque()
         self._count = 0
         self._folder = Path(tempfile.mkdtemp(prefix="dlc-emulator-"))
         self._stderr = self._folder / "said"
@@ -159,7 +161,11 @@ class Server:
         return address
 
     def free(self, address: int) -> None:
-        self._request(_FREE, address)
+        """Free memory with the next request.
+
+        The garbage collector may free an array in a thread that is inside a request.
+        """
+        self._freed.append((_FREE, address))
 
     def map(self, size: int) -> int:
         """Map new pages and return their address."""
@@ -169,7 +175,8 @@ class Server:
         return address
 
     def unmap(self, address: int, size: int) -> None:
-        self._request(_UNMAP, address, size)
+        """Unmap pages with the next request, as `free` does."""
+        self._freed.append((_UNMAP, address, size))
 
     def protect(self, address: int, size: int, touched: bool) -> None:
         """Allow or forbid accesses of pages. Raises RuntimeFailure if the system refuses."""
@@ -218,6 +225,13 @@ class Server:
     # The pipe
 
     def _request(self, *words: int, data: memoryview | None = None) -> int:
+        with self._lock:
+            while self._freed:
+                self._exchange(*self._freed.popleft())
+            return self._exchange(*words, data=data)
+
+    def _exchange(self, *words: int, data: memoryview | None = None) -> int:
+        """Send a request and return its answer."""
         with self._lock:
             request = _REQUEST.pack(*words, *([0] * (6 - len(words))))
             try:
