@@ -22,5 +22,5 @@ def test_every_pass_that_needs_no_target_has_an_example():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_pass_makes_the_program_of_its_docstring(name):
     example = EXAMPLES[name]
-    assert example.made() == example.expected()
+    assert example.result() == example.expected()
     verify_func(parse(example.after))

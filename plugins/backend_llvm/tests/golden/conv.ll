@@ -114,110 +114,124 @@ done2:
   br label %loop5
 loop5:
   %i40 = phi i64 [ 0, %done2 ], [ %n41, %done8 ]
-  %v66 = mul i64 %i40, 32
-  %v118 = mul i64 %i40, 48
-  %p119 = getelementptr inbounds float, ptr %arg2, i64 %v118
+  %v70 = mul i64 %i40, 32
+  %v128 = mul i64 %i40, 48
+  %p129 = getelementptr inbounds float, ptr %arg2, i64 %v128
   br label %loop7
 loop7:
-  %i42 = phi i64 [ 0, %loop5 ], [ %n43, %done10 ]
-  %r44 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %v84, %done10 ]
-  %r45 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %v90, %done10 ]
-  %r46 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %v96, %done10 ]
-  %r47 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %v102, %done10 ]
-  %r48 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %v108, %done10 ]
-  %r49 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %v114, %done10 ]
-  %v67 = mul i64 %i42, 32
-  %v68 = add i64 %v66, %v67
-  %v76 = mul i64 %i42, 96
-  br label %loop9
-loop9:
-  %i50 = phi i64 [ 0, %loop7 ], [ %n51, %done12 ]
-  %r52 = phi <8 x float> [ %r44, %loop7 ], [ %v84, %done12 ]
-  %r53 = phi <8 x float> [ %r45, %loop7 ], [ %v90, %done12 ]
-  %r54 = phi <8 x float> [ %r46, %loop7 ], [ %v96, %done12 ]
-  %r55 = phi <8 x float> [ %r47, %loop7 ], [ %v102, %done12 ]
-  %r56 = phi <8 x float> [ %r48, %loop7 ], [ %v108, %done12 ]
-  %r57 = phi <8 x float> [ %r49, %loop7 ], [ %v114, %done12 ]
-  %v69 = mul i64 %i50, 4
-  %v70 = add i64 %v68, %v69
-  %v77 = mul i64 %i50, 32
-  %v78 = add i64 %v76, %v77
-  br label %loop11
-loop11:
-  %i58 = phi i64 [ 0, %loop9 ], [ %n59, %loop11 ]
-  %r60 = phi <8 x float> [ %r52, %loop9 ], [ %v84, %loop11 ]
-  %r61 = phi <8 x float> [ %r53, %loop9 ], [ %v90, %loop11 ]
-  %r62 = phi <8 x float> [ %r54, %loop9 ], [ %v96, %loop11 ]
-  %r63 = phi <8 x float> [ %r55, %loop9 ], [ %v102, %loop11 ]
-  %r64 = phi <8 x float> [ %r56, %loop9 ], [ %v108, %loop11 ]
-  %r65 = phi <8 x float> [ %r57, %loop9 ], [ %v114, %loop11 ]
-  %v71 = add i64 %v70, %i58
-  %p72 = getelementptr inbounds float, ptr %buf1, i64 %v71
-  %v79 = mul i64 %i58, 8
-  %v80 = add i64 %v78, %v79
-  %p81 = getelementptr inbounds float, ptr %arg1, i64 %v80
-  %v73 = load float, ptr %p72, align 4
-  %v74 = insertelement <8 x float> poison, float %v73, i32 0
-  %v75 = shufflevector <8 x float> %v74, <8 x float> poison, <8 x i32> zeroinitializer
-  %v82 = load <8 x float>, ptr %p81, align 4
-  %v83 = fmul contract <8 x float> %v75, %v82
-  %v84 = fadd contract <8 x float> %r60, %v83
-  %p85 = getelementptr inbounds float, ptr %p72, i64 4
-  %v86 = load float, ptr %p85, align 4
-  %v87 = insertelement <8 x float> poison, float %v86, i32 0
-  %v88 = shufflevector <8 x float> %v87, <8 x float> poison, <8 x i32> zeroinitializer
-  %v89 = fmul contract <8 x float> %v88, %v82
-  %v90 = fadd contract <8 x float> %r61, %v89
-  %p91 = getelementptr inbounds float, ptr %p72, i64 8
-  %v92 = load float, ptr %p91, align 4
-  %v93 = insertelement <8 x float> poison, float %v92, i32 0
-  %v94 = shufflevector <8 x float> %v93, <8 x float> poison, <8 x i32> zeroinitializer
-  %v95 = fmul contract <8 x float> %v94, %v82
-  %v96 = fadd contract <8 x float> %r62, %v95
-  %p97 = getelementptr inbounds float, ptr %p72, i64 12
-  %v98 = load float, ptr %p97, align 4
-  %v99 = insertelement <8 x float> poison, float %v98, i32 0
-  %v100 = shufflevector <8 x float> %v99, <8 x float> poison, <8 x i32> zeroinitializer
-  %v101 = fmul contract <8 x float> %v100, %v82
-  %v102 = fadd contract <8 x float> %r63, %v101
-  %p103 = getelementptr inbounds float, ptr %p72, i64 16
-  %v104 = load float, ptr %p103, align 4
-  %v105 = insertelement <8 x float> poison, float %v104, i32 0
-  %v106 = shufflevector <8 x float> %v105, <8 x float> poison, <8 x i32> zeroinitializer
-  %v107 = fmul contract <8 x float> %v106, %v82
-  %v108 = fadd contract <8 x float> %r64, %v107
-  %p109 = getelementptr inbounds float, ptr %p72, i64 20
-  %v110 = load float, ptr %p109, align 4
-  %v111 = insertelement <8 x float> poison, float %v110, i32 0
-  %v112 = shufflevector <8 x float> %v111, <8 x float> poison, <8 x i32> zeroinitializer
-  %v113 = fmul contract <8 x float> %v112, %v82
-  %v114 = fadd contract <8 x float> %r65, %v113
-  %n59 = add nsw i64 %i58, 1
-  %v115 = icmp slt i64 %n59, 4
-  br i1 %v115, label %loop11, label %done12
-done12:
-  %n51 = add nsw i64 %i50, 1
-  %v116 = icmp slt i64 %n51, 3
-  br i1 %v116, label %loop9, label %done10
-done10:
+  %i42 = phi i64 [ 0, %loop5 ], [ %n43, %end11 ]
+  %r44 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %r121, %end11 ]
+  %r45 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %r122, %end11 ]
+  %r46 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %r123, %end11 ]
+  %r47 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %r124, %end11 ]
+  %r48 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %r125, %end11 ]
+  %r49 = phi <8 x float> [ splat (float 0x0000000000000000), %loop5 ], [ %r126, %end11 ]
+  %v50 = add i64 %i40, %i42
+  %v51 = icmp slt i64 0, %v50
+  %v52 = icmp slt i64 %v50, 7
+  %v53 = and i1 %v51, %v52
+  %v71 = mul i64 %i42, 32
+  %v72 = add i64 %v70, %v71
+  %v80 = mul i64 %i42, 96
+  br i1 %v53, label %then9, label %end11
+then9:
+  br label %loop12
+loop12:
+  %i54 = phi i64 [ 0, %then9 ], [ %n55, %done15 ]
+  %r56 = phi <8 x float> [ %r44, %then9 ], [ %v88, %done15 ]
+  %r57 = phi <8 x float> [ %r45, %then9 ], [ %v94, %done15 ]
+  %r58 = phi <8 x float> [ %r46, %then9 ], [ %v100, %done15 ]
+  %r59 = phi <8 x float> [ %r47, %then9 ], [ %v106, %done15 ]
+  %r60 = phi <8 x float> [ %r48, %then9 ], [ %v112, %done15 ]
+  %r61 = phi <8 x float> [ %r49, %then9 ], [ %v118, %done15 ]
+  %v73 = mul i64 %i54, 4
+  %v74 = add i64 %v72, %v73
+  %v81 = mul i64 %i54, 32
+  %v82 = add i64 %v80, %v81
+  br label %loop14
+loop14:
+  %i62 = phi i64 [ 0, %loop12 ], [ %n63, %loop14 ]
+  %r64 = phi <8 x float> [ %r56, %loop12 ], [ %v88, %loop14 ]
+  %r65 = phi <8 x float> [ %r57, %loop12 ], [ %v94, %loop14 ]
+  %r66 = phi <8 x float> [ %r58, %loop12 ], [ %v100, %loop14 ]
+  %r67 = phi <8 x float> [ %r59, %loop12 ], [ %v106, %loop14 ]
+  %r68 = phi <8 x float> [ %r60, %loop12 ], [ %v112, %loop14 ]
+  %r69 = phi <8 x float> [ %r61, %loop12 ], [ %v118, %loop14 ]
+  %v75 = add i64 %v74, %i62
+  %p76 = getelementptr inbounds float, ptr %buf1, i64 %v75
+  %v83 = mul i64 %i62, 8
+  %v84 = add i64 %v82, %v83
+  %p85 = getelementptr inbounds float, ptr %arg1, i64 %v84
+  %v77 = load float, ptr %p76, align 4
+  %v78 = insertelement <8 x float> poison, float %v77, i32 0
+  %v79 = shufflevector <8 x float> %v78, <8 x float> poison, <8 x i32> zeroinitializer
+  %v86 = load <8 x float>, ptr %p85, align 4
+  %v87 = fmul contract <8 x float> %v79, %v86
+  %v88 = fadd contract <8 x float> %r64, %v87
+  %p89 = getelementptr inbounds float, ptr %p76, i64 4
+  %v90 = load float, ptr %p89, align 4
+  %v91 = insertelement <8 x float> poison, float %v90, i32 0
+  %v92 = shufflevector <8 x float> %v91, <8 x float> poison, <8 x i32> zeroinitializer
+  %v93 = fmul contract <8 x float> %v92, %v86
+  %v94 = fadd contract <8 x float> %r65, %v93
+  %p95 = getelementptr inbounds float, ptr %p76, i64 8
+  %v96 = load float, ptr %p95, align 4
+  %v97 = insertelement <8 x float> poison, float %v96, i32 0
+  %v98 = shufflevector <8 x float> %v97, <8 x float> poison, <8 x i32> zeroinitializer
+  %v99 = fmul contract <8 x float> %v98, %v86
+  %v100 = fadd contract <8 x float> %r66, %v99
+  %p101 = getelementptr inbounds float, ptr %p76, i64 12
+  %v102 = load float, ptr %p101, align 4
+  %v103 = insertelement <8 x float> poison, float %v102, i32 0
+  %v104 = shufflevector <8 x float> %v103, <8 x float> poison, <8 x i32> zeroinitializer
+  %v105 = fmul contract <8 x float> %v104, %v86
+  %v106 = fadd contract <8 x float> %r67, %v105
+  %p107 = getelementptr inbounds float, ptr %p76, i64 16
+  %v108 = load float, ptr %p107, align 4
+  %v109 = insertelement <8 x float> poison, float %v108, i32 0
+  %v110 = shufflevector <8 x float> %v109, <8 x float> poison, <8 x i32> zeroinitializer
+  %v111 = fmul contract <8 x float> %v110, %v86
+  %v112 = fadd contract <8 x float> %r68, %v111
+  %p113 = getelementptr inbounds float, ptr %p76, i64 20
+  %v114 = load float, ptr %p113, align 4
+  %v115 = insertelement <8 x float> poison, float %v114, i32 0
+  %v116 = shufflevector <8 x float> %v115, <8 x float> poison, <8 x i32> zeroinitializer
+  %v117 = fmul contract <8 x float> %v116, %v86
+  %v118 = fadd contract <8 x float> %r69, %v117
+  %n63 = add nsw i64 %i62, 1
+  %v119 = icmp slt i64 %n63, 4
+  br i1 %v119, label %loop14, label %done15
+done15:
+  %n55 = add nsw i64 %i54, 1
+  %v120 = icmp slt i64 %n55, 3
+  br i1 %v120, label %loop12, label %done13
+done13:
+  br label %end11
+end11:
+  %r121 = phi <8 x float> [ %r44, %loop7 ], [ %v88, %done13 ]
+  %r122 = phi <8 x float> [ %r45, %loop7 ], [ %v94, %done13 ]
+  %r123 = phi <8 x float> [ %r46, %loop7 ], [ %v100, %done13 ]
+  %r124 = phi <8 x float> [ %r47, %loop7 ], [ %v106, %done13 ]
+  %r125 = phi <8 x float> [ %r48, %loop7 ], [ %v112, %done13 ]
+  %r126 = phi <8 x float> [ %r49, %loop7 ], [ %v118, %done13 ]
   %n43 = add nsw i64 %i42, 1
-  %v117 = icmp slt i64 %n43, 3
-  br i1 %v117, label %loop7, label %done8
+  %v127 = icmp slt i64 %n43, 3
+  br i1 %v127, label %loop7, label %done8
 done8:
-  store <8 x float> %v84, ptr %p119, align 4
-  %p120 = getelementptr inbounds float, ptr %p119, i64 8
-  store <8 x float> %v90, ptr %p120, align 4
-  %p121 = getelementptr inbounds float, ptr %p119, i64 16
-  store <8 x float> %v96, ptr %p121, align 4
-  %p122 = getelementptr inbounds float, ptr %p119, i64 24
-  store <8 x float> %v102, ptr %p122, align 4
-  %p123 = getelementptr inbounds float, ptr %p119, i64 32
-  store <8 x float> %v108, ptr %p123, align 4
-  %p124 = getelementptr inbounds float, ptr %p119, i64 40
-  store <8 x float> %v114, ptr %p124, align 4
+  store <8 x float> %r121, ptr %p129, align 4
+  %p130 = getelementptr inbounds float, ptr %p129, i64 8
+  store <8 x float> %r122, ptr %p130, align 4
+  %p131 = getelementptr inbounds float, ptr %p129, i64 16
+  store <8 x float> %r123, ptr %p131, align 4
+  %p132 = getelementptr inbounds float, ptr %p129, i64 24
+  store <8 x float> %r124, ptr %p132, align 4
+  %p133 = getelementptr inbounds float, ptr %p129, i64 32
+  store <8 x float> %r125, ptr %p133, align 4
+  %p134 = getelementptr inbounds float, ptr %p129, i64 40
+  store <8 x float> %r126, ptr %p134, align 4
   %n41 = add nsw i64 %i40, 1
-  %v125 = icmp slt i64 %n41, 6
-  br i1 %v125, label %loop5, label %done6
+  %v135 = icmp slt i64 %n41, 6
+  br i1 %v135, label %loop5, label %done6
 done6:
   ret void
 }
