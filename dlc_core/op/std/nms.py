@@ -6,6 +6,7 @@ For N candidates, of which m are examined and k kept, it takes N + m (log N + k)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -92,18 +93,29 @@ def select_boxes(
         row, box, area = scores[batch, class_], corners[batch], areas[batch]
         order = np.argsort(-row, kind="stable")
         order = order[row[order] > lowest]
-        kept: list[int] = []
-        for index in order:
-            if len(kept) >= limit:
-                break
-            low = np.maximum(box[kept, :2], box[index, :2])
-            high = np.minimum(box[kept, 2:], box[index, 2:])
-            shared = np.prod(np.maximum(high - low, 0), -1)
-            union = area[kept] + area[index] - shared
-            if not np.any(shared > threshold * union):
-                kept.append(int(index))
-        found += [(batch, class_, index) for index in kept]
+        kept = _not_overlapping(box[order], area[order], limit, threshold)
+        found += [(batch, class_, int(index)) for index in order[kept]]
     return np.array(found, np.int64).reshape(-1, 3)
+
+
+def _not_overlapping(corners: NDArray, areas: NDArray, limit: int, threshold: Any) -> list[int]:
+    """The first `limit` of some boxes that overlap no earlier one of them by more than a threshold."""
+    kept: list[int] = []
+    # One array per coordinate of the kept boxes, so that a comparison reads contiguous memory.
+    low_y, low_x, high_y, high_x = np.empty((4, max(0, min(limit, len(areas)))), corners.dtype)
+    kept_areas = np.empty_like(low_y)
+    for index, (box, area) in enumerate(zip(corners, areas, strict=True)):
+        count = len(kept)
+        if count >= limit:
+            break
+        height = np.minimum(high_y[:count], box[2]) - np.maximum(low_y[:count], box[0])
+        width = np.minimum(high_x[:count], box[3]) - np.maximum(low_x[:count], box[1])
+        shared = np.maximum(height, 0) * np.maximum(width, 0)
+        if not np.any(shared > threshold * (kept_areas[:count] + area - shared)):
+            low_y[count], low_x[count], high_y[count], high_x[count] = box
+            kept_areas[count] = area
+            kept.append(index)
+    return kept
 
 
 def _boxes_reference(
