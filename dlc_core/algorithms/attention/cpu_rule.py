@@ -37,11 +37,11 @@ from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import PrimFunc
 
 READERS: Mapping[str, tuple[str, ...]] = {
-    "mixed": (),
-    "total": (),
-    "weights": ("mixed", "total"),
-    "top": ("weights",),
-    "scores": ("top", "weights"),
+    "weighted": (),
+    "denominator": (),
+    "weights": ("weighted", "denominator"),
+    "row_max": ("weights",),
+    "scores": ("row_max", "weights"),
     "products": ("scores",),
 }
 """The stages that are computed per tile of queries, each with the stages that read it; the output is not
@@ -118,7 +118,7 @@ class _Attend:
                 continue
             if handle not in kept or (handle == self.stage["keys"] and self.plan.panel == 1):
                 s.compute_inline(handle)
-        *heads, row, feature = loops_that_read(s, out, self.stage["mixed"])
+        *heads, row, feature = loops_that_read(s, out, self.stage["weighted"])
         s.reorder(*heads, row, feature)
         head = s.fuse(*heads) if len(heads) > 1 else heads[0]
         self._parallelize(head, row)
@@ -190,15 +190,15 @@ class _Attend:
         panels, feature = s.split(part.feature, [None, width], tail="shrink")
         s.reorder(tiles, panels, row, feature)
         stage = dict(part.stage)
-        s.compute_at(stage["mixed"], panels)
-        s.set_scope(stage["mixed"], 0, "local")
-        for loop in self._keys_of(stage["mixed"]):
+        s.compute_at(stage["weighted"], panels)
+        s.set_scope(stage["weighted"], 0, "local")
+        for loop in self._keys_of(stage["weighted"]):
             s.trim(loop)
-        for name in ("total", "weights", "top", "scores"):
+        for name in ("denominator", "weights", "row_max", "scores"):
             s.compute_at(stage[name], tiles)
             if name != "scores":
                 s.set_scope(stage[name], 0, "local")
-            if name in ("top", "total"):
+            if name in ("row_max", "denominator"):
                 self._over_keys(stage[name])
             else:
                 self._pad_rows(stage[name])
@@ -207,9 +207,9 @@ class _Attend:
         copies = [None] if extent % width == 0 else s.partition(panels, [extent // width])
         for copy in copies:
             if copy is None:
-                self._results(stage["mixed"], row, feature)
+                self._results(stage["weighted"], row, feature)
             else:
-                self._results(copy[stage["mixed"]], copy[row], copy[feature])
+                self._results(copy[stage["weighted"]], copy[row], copy[feature])
         if self.parallel_tiles:
             s.parallel(tiles)
 
@@ -258,18 +258,18 @@ class _Attend:
         s.vectorize(s.get_loops(init)[-1])
         s.unroll(last)
 
-    def _keys_of(self, mixed: BlockRV) -> list[LoopRV]:
+    def _keys_of(self, weighted: BlockRV) -> list[LoopRV]:
         """Return the loops over keys around the products with values."""
-        axes = self.s.get(mixed).axes
-        own = self.s.get_loops(mixed)[-len(axes) :]
+        axes = self.s.get(weighted).axes
+        own = self.s.get_loops(weighted)[-len(axes) :]
         return [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
 
-    def _results(self, mixed: BlockRV, row: LoopRV, feature: LoopRV) -> None:
+    def _results(self, weighted: BlockRV, row: LoopRV, feature: LoopRV) -> None:
         s = self.s
-        keys = self._keys_of(mixed)
-        own_row, own_feature = (loop for loop in s.get_loops(mixed)[-len(keys) - 2 :] if loop not in keys)
+        keys = self._keys_of(weighted)
+        own_row, own_feature = (loop for loop in s.get_loops(weighted)[-len(keys) - 2 :] if loop not in keys)
         s.reorder(*keys, own_row, own_feature)
-        init = s.decompose_reduction(mixed, keys[0])
+        init = s.decompose_reduction(weighted, keys[0])
         for rows, features in ((own_row, own_feature), tuple(s.get_loops(init)[-2:]), (row, feature)):
             s.unroll(rows)
             vectorize_columns(s, features, self.lanes)
@@ -278,13 +278,13 @@ class _Attend:
 
     def _one_query(self, row: LoopRV, feature: LoopRV) -> None:
         s, stage = self.s, self.stage
-        for name in ("mixed", "total", "weights", "top", "scores"):
+        for name in ("weighted", "denominator", "weights", "row_max", "scores"):
             s.compute_at(stage[name], row)
             s.set_scope(stage[name], 0, "local")
         panel = s.get_loops(stage["scores"])[-2]
         s.compute_at(stage["products"], panel)
         s.set_scope(stage["products"], 0, "local")
-        for name in ("products", "top", "total", "mixed"):
+        for name in ("products", "row_max", "denominator", "weighted"):
             reduce_in_lanes(s, stage[name], self.lanes)
         vectorize_long(s, s.get_loops(stage["weights"])[-2], self.lanes)
         vectorize_long(s, feature, self.lanes)

@@ -48,12 +48,12 @@ from dlc_core.tir.matrix import MatrixUnit
 from dlc_core.tir.stmt import PrimFunc
 
 TILED = ("queries", "keys", "values")
-ROW_REDUCTIONS = {"here": "max", "whole": "add"}
+ROW_REDUCTIONS = {"panel_max": "max", "row_sum": "add"}
 """The stages that reduce over the threads of a row, with the operation."""
-STATES = ("here", "next", "factor", "top", "sums", "total", "whole")
+STATES = ("panel_max", "new_max", "factor", "row_max", "panel_sums", "denominator", "row_sum")
 """The stages with one value per row and lane."""
-PARTS = ("part",)
-MATRICES = ("scores", "weights", "share", "scale")
+PARTS = ("lane_max",)
+MATRICES = ("scores", "weights", "rounded", "scale")
 
 
 @record(frozen=True)
@@ -117,7 +117,15 @@ class _Attend:
             s.set_scope(stage[name], 0, "shared")
             self._pad_rows(stage[name])
         s.compact_buffers()
-        for name in ("top_begin", "total_begin", "mixed_begin", *MATRICES, *PARTS, *STATES, "divided"):
+        for name in (
+            "row_max_begin",
+            "denominator_begin",
+            "weighted_begin",
+            *MATRICES,
+            *PARTS,
+            *STATES,
+            "divided",
+        ):
             self._distribute(name)
         self._parallelize(out, stored)
         self._layouts()
@@ -252,7 +260,7 @@ class _Attend:
     def _layouts(self) -> None:
         """Change the layouts of the stages' buffers to those of the threads' registers."""
         s = self.s
-        for name in ("products", "mixed_begin", *MATRICES[:-1], *PARTS, *STATES, "divided"):
+        for name in ("products", "weighted_begin", *MATRICES[:-1], *PARTS, *STATES, "divided"):
             handle = self.stage[name]
             buffer = s.get(handle).writes[0].buffer
             outer = buffer.ndim - 2
@@ -286,7 +294,7 @@ class _Attend:
         """Order the axes of both products as the unit does, and separate their initialisation."""
         s = self.s
         self.made: dict[str, LoopRV] = {}
-        for name in ("products", "mixed"):
+        for name in ("products", "weighted"):
             handle = self.stage[name]
             axes = s.get(handle).axes
             width = const_value(axes[-2].dom.extent)
@@ -328,8 +336,8 @@ class _Attend:
             s.tensorize(
                 self.exchanges[name], lanes_intrin(op, unit.width, self.plan.lanes, self.grid.threads)
             )
-        for name in ("products", "mixed"):
-            held = name == "mixed"
+        for name in ("products", "weighted"):
+            held = name == "weighted"
             loops = s.get_loops(self.stage[name])
             at = loops[loops.index(self.made[name]) + len(self.threads)]
             tiles = Tiles(

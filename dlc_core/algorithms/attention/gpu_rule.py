@@ -76,7 +76,7 @@ class _Attend:
         for handle in s.get_blocks():
             if handle != out and handle not in kept:
                 s.compute_inline(handle)
-        *heads, row, feature = loops_that_read(s, out, stage["mixed"])
+        *heads, row, feature = loops_that_read(s, out, stage["weighted"])
         tiles, ty, i = s.split(row, [None, plan.thread_rows, plan.rows // plan.thread_rows])
         tx, j = s.split(feature, [plan.thread_columns, None])
         s.reorder(*heads, tiles, ty, tx, i, j)
@@ -92,8 +92,8 @@ class _Attend:
 
     def _duplicate_scores(self) -> Mapping[str, BlockRV]:
         """Duplicate the stages that the maxima and sums read."""
-        s, stage, made = self.s, self.stage, {"top": self.stage["top"]}
-        for name, user in (("scores", "top"), ("products", "scores"), ("keys", "products")):
+        s, stage, made = self.s, self.stage, {"row_max": self.stage["row_max"]}
+        for name, user in (("scores", "row_max"), ("products", "scores"), ("keys", "products")):
             made[name] = s.duplicate(stage[name], [made[user]])
         return made
 
@@ -138,13 +138,13 @@ class _Attend:
 
     def _mix(self, thread: LoopRV, i: LoopRV, j: LoopRV) -> None:
         s, stage, plan = self.s, self.stage, self.plan
-        mixed = stage["mixed"]
-        s.set_scope(mixed, 0, "local")
-        s.compute_at(mixed, thread)
-        *_, own_i, own_j, panel, key = s.get_loops(mixed)
+        weighted = stage["weighted"]
+        s.set_scope(weighted, 0, "local")
+        s.compute_at(weighted, thread)
+        *_, own_i, own_j, panel, key = s.get_loops(weighted)
         s.trim(panel)
         s.reorder(panel, key, own_i, own_j)
-        init = s.decompose_reduction(mixed, panel)
+        init = s.decompose_reduction(weighted, panel)
         for loop in (own_i, own_j, *s.get_loops(init)[-2:], i, j):
             s.unroll(loop)
         weights = stage["weights"]
@@ -166,16 +166,16 @@ class _Attend:
 
     def _running_maxima(self, group: LoopRV, stage: Mapping[str, BlockRV]) -> None:
         s, plan = self.s, self.plan
-        top = stage["top"]
-        *_, column = s.get_loops(top)
+        row_max = stage["row_max"]
+        *_, column = s.get_loops(row_max)
         part, _ = s.split(column, [plan.thread_columns, None])
         partial = s.rfactor(part, 0)
-        for handle in (top, partial):
+        for handle in (row_max, partial):
             for number in (0, 1):
                 s.set_scope(handle, number, "shared")
         copies = [s.cache_write(partial, number, "local") for number in (0, 1)]
-        s.compute_at(top, group)
-        *_, query, _ = s.get_loops(top)
+        s.compute_at(row_max, group)
+        *_, query, _ = s.get_loops(row_max)
         for handle in (*copies, partial):
             s.compute_at(handle, group)
         block = s.get(partial)

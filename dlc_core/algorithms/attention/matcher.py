@@ -170,16 +170,16 @@ def _attention(match: Match) -> Node | None:
         return None
     masks = [] if found.mask is None else [found.mask]
     causal, past = found.past is not None, 0 if found.past is None else found.past
-    mixed = ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=past)
+    attention = ATTENTION.build(q, k, v, *masks, scale=found.scale, causal=causal, past=past)
     if "empty_rows" not in match:
-        return mixed
+        return attention
     empty_rows = match["empty_rows"]
     array = const_array(empty_rows)
     if array is not None and not np.any(array):
-        return mixed
+        return attention
     if len(empty_rows.shape) < 1 or empty_rows.shape[-1] != 1 or len(empty_rows.shape) > rank:
         return None
-    return WHERE.build(empty_rows, constant(0.0, mixed.dtype), mixed)
+    return WHERE.build(empty_rows, constant(0.0, attention.dtype), attention)
 
 
 # Examples

@@ -3,11 +3,11 @@
     for head, tile of queries:
       for panel of keys that one of the queries attends to:
         product, score                          rows x keys
-        part, here, next                        maxima: of a lane's keys, of the panel's, of all so far
+        lane_max, panel_max, new_max            maxima: of a lane's keys, of the panel's, of all so far
         factor                                  of the earlier sums
-        weight, share                           exp(score - next), rounded to the type of the values
-        total, mixed                            the earlier sums times the factor, plus the panel's
-      divided                                   mixed / total
+        weight, rounded                         exp(score - new_max), rounded to the type of the values
+        denominator, weighted                   the earlier sums times the factor, plus the panel's
+      divided                                   weighted / row_sum
 
 A running maximum and a running denominator are kept per query.  When the maximum rises, earlier sums are
 scaled by the factor.  Products read queries, keys, values and rounded weights in their own dtype, so that
@@ -129,12 +129,12 @@ class _Loops:
         def local(name: str, width: int, of: DType = wide) -> Buffer:
             return Buffer(f"attention_{name}", (rows, width), of)
 
-        top, total, whole = (local(name, lanes) for name in ("top", "total", "whole"))
-        mixed = local("mixed", features)
+        row_max, denominator, row_sum = (local(name, lanes) for name in ("row_max", "denominator", "row_sum"))
+        weighted = local("weighted", features)
         product, score, weight = (local(name, panel) for name in ("product", "score", "weight"))
-        share = local("share", panel, self.narrow)
-        part, here, rises, factor, sums = (
-            local(name, lanes) for name in ("part", "here", "next", "factor", "sums")
+        rounded = local("rounded", panel, self.narrow)
+        lane_max, panel_max, new_max, factor, panel_sums = (
+            local(name, lanes) for name in ("lane_max", "panel_max", "new_max", "factor", "panel_sums")
         )
         heads = [Var(f"h{d}") for d in range(len(self.lead))]
         t, p, i, w, r, e, x, a, o = (Var(name) for name in "tpiwrexao")
@@ -152,8 +152,8 @@ class _Loops:
 
         def base(at: Expr) -> Expr:
             """The reference of a row's scores: its maximum, or 0 if all keys so far are hidden."""
-            top_so_far = _at(rises, (i, at))
-            return select(top_so_far > low, top_so_far, zero)
+            known_max = _at(new_max, (i, at))
+            return select(known_max > low, known_max, zero)
 
         def power(value: Expr) -> Expr:
             return intrinsic("exp2", value * const(late, wide) if exact else value)
@@ -177,49 +177,55 @@ class _Loops:
         def stage(name: str, to: Load, loops: Loops, value: Expr, **how: object) -> Stmt:
             return self._block(name, inside, loops, to, value, **how)  # type: ignore[arg-type]
 
-        at = {b: _at(b, (i, r)) for b in (top, total, part, here, rises, factor, sums, whole)}
-        result = _at(mixed, (i, e))
+        at = {
+            b: _at(b, (i, r))
+            for b in (row_max, denominator, lane_max, panel_max, new_max, factor, panel_sums, row_sum)
+        }
+        result = _at(weighted, (i, e))
         parts = [
             stage("products", _at(product, (i, w)), [row, column, (x, as_expr(steps))],
                   _at(product, (i, w)) + term, over=[x], init=zero),
             stage("scores", _at(score, (i, w)), [row, column], masked_score),
-            stage("part", at[part], [row, lane, *keys_of_lane], maximum(at[part], _at(score, (i, its_key))),
-                  over=[a, o], init=low),
-            stage("here", at[here], [row, lane, others], maximum(at[here], _at(part, (i, others[0]))),
-                  over=[others[0]], init=low),
-            stage("next", at[rises], [row, lane], maximum(at[top], at[here])),
-            stage("factor", at[factor], [row, lane], power(at[top] - base(r))),
-            stage("top", at[top], [row, lane], at[rises]),
+            stage("lane_max", at[lane_max], [row, lane, *keys_of_lane],
+                  maximum(at[lane_max], _at(score, (i, its_key))), over=[a, o], init=low),
+            stage("panel_max", at[panel_max], [row, lane, others],
+                  maximum(at[panel_max], _at(lane_max, (i, others[0]))), over=[others[0]], init=low),
+            stage("new_max", at[new_max], [row, lane], maximum(at[row_max], at[panel_max])),
+            stage("factor", at[factor], [row, lane], power(at[row_max] - base(r))),
+            stage("row_max", at[row_max], [row, lane], at[new_max]),
             stage("weights", _at(weight, (i, w)), [row, column],
                   power(_at(score, (i, w)) - base(lane_of_w))),
-            stage("share", _at(share, (i, w)), [row, column], cast_to(self.narrow, _at(weight, (i, w)))),
-            stage("sums", at[sums], [row, lane, *keys_of_lane], at[sums] + _at(weight, (i, its_key)),
-                  over=[a, o], init=zero),
-            stage("total", at[total], [row, lane], at[total] * at[factor] + at[sums], over=[p]),
+            stage("rounded", _at(rounded, (i, w)), [row, column], cast_to(self.narrow, _at(weight, (i, w)))),
+            stage("panel_sums", at[panel_sums], [row, lane, *keys_of_lane],
+                  at[panel_sums] + _at(weight, (i, its_key)), over=[a, o], init=zero),
+            stage("denominator", at[denominator], [row, lane],
+                  at[denominator] * at[factor] + at[panel_sums], over=[p]),
             stage("scale", result, [row, feature], result * _at(factor, (i, lane_of_e)), over=[p]),
-            stage("mixed", result, [row, feature, column],
-                  result + times(_at(share, (i, w)), _at(values, (*group, key, e))), over=[p, w]),
+            stage("weighted", result, [row, feature, column],
+                  result + times(_at(rounded, (i, w)), _at(values, (*group, key, e))), over=[p, w]),
         ]  # fmt: skip
         panel_loop = loop(
             p,
             self._panels(t, panels[1]),
-            _around(seq(*parts), product, score, part, here, rises, factor, weight, share, sums),
+            _around(
+                seq(*parts), product, score, lane_max, panel_max, new_max, factor, weight, rounded, panel_sums
+            ),
         )
         begin = [
             self._block(f"{name}_begin", tile, [row, last], to, value)
             for name, last, to, value in (
-                ("top", lane, at[top], low),
-                ("total", lane, at[total], zero),
-                ("mixed", feature, result, zero),
+                ("row_max", lane, at[row_max], low),
+                ("denominator", lane, at[denominator], zero),
+                ("weighted", feature, result, zero),
             )
         ]
         end = [
-            self._block("whole", tile, [row, lane, others], at[whole],
-                        at[whole] + _at(total, (i, others[0])), over=[others[0]], init=zero),
+            self._block("row_sum", tile, [row, lane, others], at[row_sum],
+                        at[row_sum] + _at(denominator, (i, others[0])), over=[others[0]], init=zero),
             self._block("divided", tile, [row, feature], _at(out, (*head, query, e)),
-                        result / _at(whole, (i, lane_of_e))),
+                        result / _at(row_sum, (i, lane_of_e))),
         ]  # fmt: skip
-        body = _around(seq(*begin, panel_loop, *end), top, total, mixed, whole)
+        body = _around(seq(*begin, panel_loop, *end), row_max, denominator, weighted, row_sum)
         for var, extent in reversed(tile):
             body = loop(var, extent, body)
         return body

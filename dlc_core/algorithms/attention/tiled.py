@@ -19,7 +19,7 @@ from dlc_core.tir.intrinsics import if_then_else, intrinsic
 
 
 def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
-    """Attention by the stages keys, products, scores, top, weights, total, mixed, result."""
+    """Attention by the stages keys, products, scores, row_max, weights, denominator, weighted, result."""
     panel, wide = stages.panel, stages.wide
     lead, n, m, size = q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1]
     panels = ceil_div(dim(m), panel)
@@ -60,9 +60,9 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
         return stages.score(products[i], index, (*lead, n, m), None, None if exact else m)
 
     scores = stage("scores", products.shape, score)
-    top = over_keys("top", te.max, scores)
-    weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - top[i[: depth + 1]]))
-    total = over_keys("total", te.sum, weights)
+    row_max = over_keys("row_max", te.max, scores)
+    weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - row_max[i[: depth + 1]]))
+    denominator = over_keys("denominator", te.sum, weights)
 
     def mix(*i: Expr) -> te.tensor.Reduction:
         *outer, row, e = i
@@ -81,8 +81,8 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
             value, visible = if_then_else(y < m, value, const(0, wide)), logical_and(visible, y < m)
         return te.sum(weights[left] * value, axis=axes, where=visible)
 
-    mixed = stage("mixed", type_.shape, mix)
-    return stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))
+    weighted = stage("weighted", type_.shape, mix)
+    return stage("result", type_.shape, lambda *i: narrow(weighted[i] / denominator[i[:-1]], type_.dtype))
 
 
 __all__ = ["tiled"]

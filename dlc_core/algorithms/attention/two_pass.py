@@ -20,20 +20,22 @@ from dlc_core.tir.intrinsics import if_then_else, intrinsic
 
 def _combined(x: Point, y: Point) -> tuple[Expr, Expr]:
     """Combine two parts: the maximum of their scores, and the sum of their weights relative to it."""
-    top = maximum(x[0], y[0])
+    row_max = maximum(x[0], y[0])
 
     def rescaled(part: Point) -> Expr:
         # If all scores are -inf, the factor exp(-inf + inf) would be NaN, so equal maxima have the factor 1.
-        return part[1] * select(part[0] < top, intrinsic("exp", part[0] - top), const(1, top.dtype))
+        return part[1] * select(
+            part[0] < row_max, intrinsic("exp", part[0] - row_max), const(1, row_max.dtype)
+        )
 
-    return top, rescaled(x) + rescaled(y)
+    return row_max, rescaled(x) + rescaled(y)
 
 
-_ONLINE = te.comm_reducer(_combined, lambda top, total: (-math.inf, 0), "online")
+_ONLINE = te.comm_reducer(_combined, lambda row_max, denominator: (-math.inf, 0), "online")
 
 
 def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
-    """Attention by the stages queries, keys, products, scores, top, weights, values, mixed, result."""
+    """Attention by the stages queries, keys, products, scores, row_max, weights, values, weighted, result."""
     lead, n, m, size = q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1]
     panel, wide, zero = stages.panel, stages.wide, const(0, stages.wide)
     panels = ceil_div(dim(m), panel)
@@ -71,9 +73,11 @@ def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: t
         point = (*i, p.var, w.var)
         return _ONLINE((scores[point], const(1, wide)), [p, w], where=stages.needs_panel(i[-1], p.var))
 
-    top, total = te.compute((*lead, tall), pair, f"{STAGE}_top", annotations=stages.marks("top"))
+    row_max, denominator = te.compute(
+        (*lead, tall), pair, f"{STAGE}_row_max", annotations=stages.marks("row_max")
+    )
     weights = stages.stage(
-        "weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - top[i[: depth + 1]])
+        "weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - row_max[i[: depth + 1]])
     )
 
     def value(*i: Expr) -> Expr:
@@ -90,8 +94,10 @@ def two_pass(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: t
         left, right = (*outer, row, a.var, b.var), (*stages.group(outer), a.var, b.var, e)
         return te.sum(weights[left] * values[right], axis=[a, b], where=stages.needs_panel(row, a.var))
 
-    mixed = stages.stage("mixed", (*lead, tall, v.shape[-1]), mix)
-    return stages.stage("result", type_.shape, lambda *i: narrow(mixed[i] / total[i[:-1]], type_.dtype))
+    weighted = stages.stage("weighted", (*lead, tall, v.shape[-1]), mix)
+    return stages.stage(
+        "result", type_.shape, lambda *i: narrow(weighted[i] / denominator[i[:-1]], type_.dtype)
+    )
 
 
 __all__ = ["two_pass"]

@@ -165,22 +165,22 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     const int h0_h1_t_fused = (int)blockIdx.x;
     const int i_0 = (int)threadIdx.y;
     const int i_2_r_fused = (int)threadIdx.x;
-    __align__(16) float attention_mixed[8];
-    __align__(16) uint16_t attention_share[32];
+    __align__(16) float attention_weighted[8];
+    __align__(16) uint16_t attention_rounded[32];
     __align__(16) float attention_product[32];
     __align__(16) float attention_online[8];
-    float attention_top_0 = (-INFINITY);
-    float attention_top_1 = (-INFINITY);
-    float attention_total_0 = 0.0f;
-    float attention_total_1 = 0.0f;
-    attention_mixed[0] = 0.0f;
-    attention_mixed[1] = 0.0f;
-    attention_mixed[2] = 0.0f;
-    attention_mixed[3] = 0.0f;
-    attention_mixed[4] = 0.0f;
-    attention_mixed[5] = 0.0f;
-    attention_mixed[6] = 0.0f;
-    attention_mixed[7] = 0.0f;
+    float attention_row_max_0 = (-INFINITY);
+    float attention_row_max_1 = (-INFINITY);
+    float attention_denominator_0 = 0.0f;
+    float attention_denominator_1 = 0.0f;
+    attention_weighted[0] = 0.0f;
+    attention_weighted[1] = 0.0f;
+    attention_weighted[2] = 0.0f;
+    attention_weighted[3] = 0.0f;
+    attention_weighted[4] = 0.0f;
+    attention_weighted[5] = 0.0f;
+    attention_weighted[6] = 0.0f;
+    attention_weighted[7] = 0.0f;
     dlc_copy_16_if(shared_attention_queries + (i_0 * 384 + i_2_r_fused / 2 * 24 + i_2_r_fused % 2 * 8), p0
             + (h0_h1_t_fused * 320 + i_0 * 256 + i_2_r_fused * 8), i_0 * 16 + i_2_r_fused / 2 < 20);
     dlc_copy_16_if(shared_attention_keys + (i_0 * 384 + i_2_r_fused / 2 * 24 + i_2_r_fused % 2 * 8), p1
@@ -306,8 +306,8 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     float attention_score_31 = (-INFINITY);
     float attention_factor_0 = 0;
     float attention_factor_1 = 0;
-    float attention_sums_0 = 0;
-    float attention_sums_1 = 0;
+    float attention_panel_sums_0 = 0;
+    float attention_panel_sums_1 = 0;
     float attention_weight_0 = 0;
     float attention_weight_1 = 0;
     float attention_weight_2 = 0;
@@ -340,446 +340,448 @@ __global__ void __launch_bounds__(64) fused_attention_kernel(const uint16_t *__r
     float attention_weight_29 = 0;
     float attention_weight_30 = 0;
     float attention_weight_31 = 0;
-    float attention_next_0 = 0;
-    float attention_next_1 = 0;
-    float attention_here_0 = 0;
-    float attention_here_1 = 0;
-    float attention_part_0 = 0;
-    float attention_part_1 = 0;
-    float attention_whole_0 = 0;
-    float attention_whole_1 = 0;
+    float attention_new_max_0 = 0;
+    float attention_new_max_1 = 0;
+    float attention_panel_max_0 = 0;
+    float attention_panel_max_1 = 0;
+    float attention_lane_max_0 = 0;
+    float attention_lane_max_1 = 0;
+    float attention_row_sum_0 = 0;
+    float attention_row_sum_1 = 0;
     if (true) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_0);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_0);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_1);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_1);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_4);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_4);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_5);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_5);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_8);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_8);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_9);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_9);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_12);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_12);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_13);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_13);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_16);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_16);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_17);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_17);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_20);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_20);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_21);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_21);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_24);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_24);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_25);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_25);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_28);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_28);
     if (false) {
-        attention_part_0 = (-INFINITY);
+        attention_lane_max_0 = (-INFINITY);
     }
-    attention_part_0 = dlc_max_f32(attention_part_0, attention_score_29);
+    attention_lane_max_0 = dlc_max_f32(attention_lane_max_0, attention_score_29);
     if (true) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_2);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_2);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_3);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_3);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_6);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_6);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_7);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_7);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_10);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_10);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_11);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_11);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_14);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_14);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_15);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_15);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_18);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_18);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_19);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_19);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_22);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_22);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_23);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_23);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_26);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_26);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_27);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_27);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_30);
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_30);
     if (false) {
-        attention_part_1 = (-INFINITY);
+        attention_lane_max_1 = (-INFINITY);
     }
-    attention_part_1 = dlc_max_f32(attention_part_1, attention_score_31);
-    const float known = attention_part_0;
+    attention_lane_max_1 = dlc_max_f32(attention_lane_max_1, attention_score_31);
+    const float known = attention_lane_max_0;
     const float known_1 = dlc_max_f32(known, __shfl_xor_sync(0xffffffffu, known, (int)(1), 4));
-    attention_here_0 = dlc_max_f32(known_1, __shfl_xor_sync(0xffffffffu, known_1, (int)(2), 4));
-    const float known_2 = attention_part_1;
+    attention_panel_max_0 = dlc_max_f32(known_1, __shfl_xor_sync(0xffffffffu, known_1, (int)(2), 4));
+    const float known_2 = attention_lane_max_1;
     const float known_3 = dlc_max_f32(known_2, __shfl_xor_sync(0xffffffffu, known_2, (int)(1), 4));
-    attention_here_1 = dlc_max_f32(known_3, __shfl_xor_sync(0xffffffffu, known_3, (int)(2), 4));
-    attention_next_0 = dlc_max_f32(attention_top_0, attention_here_0);
-    attention_next_1 = dlc_max_f32(attention_top_1, attention_here_1);
-    attention_factor_0 = exp2f(attention_top_0 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
-    attention_factor_1 = exp2f(attention_top_1 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
-    attention_top_0 = attention_next_0;
-    attention_top_1 = attention_next_1;
+    attention_panel_max_1 = dlc_max_f32(known_3, __shfl_xor_sync(0xffffffffu, known_3, (int)(2), 4));
+    attention_new_max_0 = dlc_max_f32(attention_row_max_0, attention_panel_max_0);
+    attention_new_max_1 = dlc_max_f32(attention_row_max_1, attention_panel_max_1);
+    attention_factor_0 =
+            exp2f(attention_row_max_0 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
+    attention_factor_1 =
+            exp2f(attention_row_max_1 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
+    attention_row_max_0 = attention_new_max_0;
+    attention_row_max_1 = attention_new_max_1;
     attention_weight_0 =
-            exp2f(attention_score_0 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_0 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_1 =
-            exp2f(attention_score_1 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_1 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_2 =
-            exp2f(attention_score_2 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_2 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_3 =
-            exp2f(attention_score_3 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_3 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_4 =
-            exp2f(attention_score_4 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_4 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_5 =
-            exp2f(attention_score_5 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_5 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_6 =
-            exp2f(attention_score_6 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_6 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_7 =
-            exp2f(attention_score_7 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_7 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_8 =
-            exp2f(attention_score_8 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_8 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_9 =
-            exp2f(attention_score_9 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_9 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_10 =
-            exp2f(attention_score_10 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_10 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_11 =
-            exp2f(attention_score_11 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_11 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_12 =
-            exp2f(attention_score_12 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_12 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_13 =
-            exp2f(attention_score_13 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_13 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_14 =
-            exp2f(attention_score_14 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_14 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_15 =
-            exp2f(attention_score_15 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_15 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_16 =
-            exp2f(attention_score_16 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_16 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_17 =
-            exp2f(attention_score_17 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_17 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_18 =
-            exp2f(attention_score_18 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_18 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_19 =
-            exp2f(attention_score_19 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_19 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_20 =
-            exp2f(attention_score_20 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_20 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_21 =
-            exp2f(attention_score_21 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_21 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_22 =
-            exp2f(attention_score_22 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_22 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_23 =
-            exp2f(attention_score_23 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_23 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_24 =
-            exp2f(attention_score_24 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_24 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_25 =
-            exp2f(attention_score_25 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_25 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_26 =
-            exp2f(attention_score_26 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_26 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_27 =
-            exp2f(attention_score_27 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_27 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_28 =
-            exp2f(attention_score_28 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_28 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_29 =
-            exp2f(attention_score_29 - (attention_next_0 > (-INFINITY) ? attention_next_0 : 0.0f));
+            exp2f(attention_score_29 - (attention_new_max_0 > (-INFINITY) ? attention_new_max_0 : 0.0f));
     attention_weight_30 =
-            exp2f(attention_score_30 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
+            exp2f(attention_score_30 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
     attention_weight_31 =
-            exp2f(attention_score_31 - (attention_next_1 > (-INFINITY) ? attention_next_1 : 0.0f));
-    attention_share[0] = dlc_f32_to_f16(attention_weight_0);
-    attention_share[1] = dlc_f32_to_f16(attention_weight_1);
-    attention_share[2] = dlc_f32_to_f16(attention_weight_2);
-    attention_share[3] = dlc_f32_to_f16(attention_weight_3);
-    attention_share[4] = dlc_f32_to_f16(attention_weight_4);
-    attention_share[5] = dlc_f32_to_f16(attention_weight_5);
-    attention_share[6] = dlc_f32_to_f16(attention_weight_6);
-    attention_share[7] = dlc_f32_to_f16(attention_weight_7);
-    attention_share[8] = dlc_f32_to_f16(attention_weight_8);
-    attention_share[9] = dlc_f32_to_f16(attention_weight_9);
-    attention_share[10] = dlc_f32_to_f16(attention_weight_10);
-    attention_share[11] = dlc_f32_to_f16(attention_weight_11);
-    attention_share[12] = dlc_f32_to_f16(attention_weight_12);
-    attention_share[13] = dlc_f32_to_f16(attention_weight_13);
-    attention_share[14] = dlc_f32_to_f16(attention_weight_14);
-    attention_share[15] = dlc_f32_to_f16(attention_weight_15);
-    attention_share[16] = dlc_f32_to_f16(attention_weight_16);
-    attention_share[17] = dlc_f32_to_f16(attention_weight_17);
-    attention_share[18] = dlc_f32_to_f16(attention_weight_18);
-    attention_share[19] = dlc_f32_to_f16(attention_weight_19);
-    attention_share[20] = dlc_f32_to_f16(attention_weight_20);
-    attention_share[21] = dlc_f32_to_f16(attention_weight_21);
-    attention_share[22] = dlc_f32_to_f16(attention_weight_22);
-    attention_share[23] = dlc_f32_to_f16(attention_weight_23);
-    attention_share[24] = dlc_f32_to_f16(attention_weight_24);
-    attention_share[25] = dlc_f32_to_f16(attention_weight_25);
-    attention_share[26] = dlc_f32_to_f16(attention_weight_26);
-    attention_share[27] = dlc_f32_to_f16(attention_weight_27);
-    attention_share[28] = dlc_f32_to_f16(attention_weight_28);
-    attention_share[29] = dlc_f32_to_f16(attention_weight_29);
-    attention_share[30] = dlc_f32_to_f16(attention_weight_30);
-    attention_share[31] = dlc_f32_to_f16(attention_weight_31);
+            exp2f(attention_score_31 - (attention_new_max_1 > (-INFINITY) ? attention_new_max_1 : 0.0f));
+    attention_rounded[0] = dlc_f32_to_f16(attention_weight_0);
+    attention_rounded[1] = dlc_f32_to_f16(attention_weight_1);
+    attention_rounded[2] = dlc_f32_to_f16(attention_weight_2);
+    attention_rounded[3] = dlc_f32_to_f16(attention_weight_3);
+    attention_rounded[4] = dlc_f32_to_f16(attention_weight_4);
+    attention_rounded[5] = dlc_f32_to_f16(attention_weight_5);
+    attention_rounded[6] = dlc_f32_to_f16(attention_weight_6);
+    attention_rounded[7] = dlc_f32_to_f16(attention_weight_7);
+    attention_rounded[8] = dlc_f32_to_f16(attention_weight_8);
+    attention_rounded[9] = dlc_f32_to_f16(attention_weight_9);
+    attention_rounded[10] = dlc_f32_to_f16(attention_weight_10);
+    attention_rounded[11] = dlc_f32_to_f16(attention_weight_11);
+    attention_rounded[12] = dlc_f32_to_f16(attention_weight_12);
+    attention_rounded[13] = dlc_f32_to_f16(attention_weight_13);
+    attention_rounded[14] = dlc_f32_to_f16(attention_weight_14);
+    attention_rounded[15] = dlc_f32_to_f16(attention_weight_15);
+    attention_rounded[16] = dlc_f32_to_f16(attention_weight_16);
+    attention_rounded[17] = dlc_f32_to_f16(attention_weight_17);
+    attention_rounded[18] = dlc_f32_to_f16(attention_weight_18);
+    attention_rounded[19] = dlc_f32_to_f16(attention_weight_19);
+    attention_rounded[20] = dlc_f32_to_f16(attention_weight_20);
+    attention_rounded[21] = dlc_f32_to_f16(attention_weight_21);
+    attention_rounded[22] = dlc_f32_to_f16(attention_weight_22);
+    attention_rounded[23] = dlc_f32_to_f16(attention_weight_23);
+    attention_rounded[24] = dlc_f32_to_f16(attention_weight_24);
+    attention_rounded[25] = dlc_f32_to_f16(attention_weight_25);
+    attention_rounded[26] = dlc_f32_to_f16(attention_weight_26);
+    attention_rounded[27] = dlc_f32_to_f16(attention_weight_27);
+    attention_rounded[28] = dlc_f32_to_f16(attention_weight_28);
+    attention_rounded[29] = dlc_f32_to_f16(attention_weight_29);
+    attention_rounded[30] = dlc_f32_to_f16(attention_weight_30);
+    attention_rounded[31] = dlc_f32_to_f16(attention_weight_31);
     if (true) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_0;
+    attention_panel_sums_0 += attention_weight_0;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_1;
+    attention_panel_sums_0 += attention_weight_1;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_4;
+    attention_panel_sums_0 += attention_weight_4;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_5;
+    attention_panel_sums_0 += attention_weight_5;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_8;
+    attention_panel_sums_0 += attention_weight_8;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_9;
+    attention_panel_sums_0 += attention_weight_9;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_12;
+    attention_panel_sums_0 += attention_weight_12;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_13;
+    attention_panel_sums_0 += attention_weight_13;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_16;
+    attention_panel_sums_0 += attention_weight_16;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_17;
+    attention_panel_sums_0 += attention_weight_17;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_20;
+    attention_panel_sums_0 += attention_weight_20;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_21;
+    attention_panel_sums_0 += attention_weight_21;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_24;
+    attention_panel_sums_0 += attention_weight_24;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_25;
+    attention_panel_sums_0 += attention_weight_25;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_28;
+    attention_panel_sums_0 += attention_weight_28;
     if (false) {
-        attention_sums_0 = 0.0f;
+        attention_panel_sums_0 = 0.0f;
     }
-    attention_sums_0 += attention_weight_29;
+    attention_panel_sums_0 += attention_weight_29;
     if (true) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_2;
+    attention_panel_sums_1 += attention_weight_2;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_3;
+    attention_panel_sums_1 += attention_weight_3;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_6;
+    attention_panel_sums_1 += attention_weight_6;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_7;
+    attention_panel_sums_1 += attention_weight_7;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_10;
+    attention_panel_sums_1 += attention_weight_10;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_11;
+    attention_panel_sums_1 += attention_weight_11;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_14;
+    attention_panel_sums_1 += attention_weight_14;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_15;
+    attention_panel_sums_1 += attention_weight_15;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_18;
+    attention_panel_sums_1 += attention_weight_18;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_19;
+    attention_panel_sums_1 += attention_weight_19;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_22;
+    attention_panel_sums_1 += attention_weight_22;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_23;
+    attention_panel_sums_1 += attention_weight_23;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_26;
+    attention_panel_sums_1 += attention_weight_26;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_27;
+    attention_panel_sums_1 += attention_weight_27;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_30;
+    attention_panel_sums_1 += attention_weight_30;
     if (false) {
-        attention_sums_1 = 0.0f;
+        attention_panel_sums_1 = 0.0f;
     }
-    attention_sums_1 += attention_weight_31;
-    attention_total_0 = attention_total_0 * attention_factor_0 + attention_sums_0;
-    attention_total_1 = attention_total_1 * attention_factor_1 + attention_sums_1;
-    attention_mixed[0] = attention_mixed[0] * attention_factor_0;
-    attention_mixed[1] = attention_mixed[1] * attention_factor_0;
-    attention_mixed[2] = attention_mixed[2] * attention_factor_1;
-    attention_mixed[3] = attention_mixed[3] * attention_factor_1;
-    attention_mixed[4] = attention_mixed[4] * attention_factor_0;
-    attention_mixed[5] = attention_mixed[5] * attention_factor_0;
-    attention_mixed[6] = attention_mixed[6] * attention_factor_1;
-    attention_mixed[7] = attention_mixed[7] * attention_factor_1;
+    attention_panel_sums_1 += attention_weight_31;
+    attention_denominator_0 = attention_denominator_0 * attention_factor_0 + attention_panel_sums_0;
+    attention_denominator_1 = attention_denominator_1 * attention_factor_1 + attention_panel_sums_1;
+    attention_weighted[0] = attention_weighted[0] * attention_factor_0;
+    attention_weighted[1] = attention_weighted[1] * attention_factor_0;
+    attention_weighted[2] = attention_weighted[2] * attention_factor_1;
+    attention_weighted[3] = attention_weighted[3] * attention_factor_1;
+    attention_weighted[4] = attention_weighted[4] * attention_factor_0;
+    attention_weighted[5] = attention_weighted[5] * attention_factor_0;
+    attention_weighted[6] = attention_weighted[6] * attention_factor_1;
+    attention_weighted[7] = attention_weighted[7] * attention_factor_1;
     const uint32_t a0_1[4] =
-            {dlc_pack_16(attention_share[0], attention_share[1]),
-            dlc_pack_16(attention_share[2], attention_share[3]),
-            dlc_pack_16(attention_share[4], attention_share[5]),
-            dlc_pack_16(attention_share[6], attention_share[7])};
+            {dlc_pack_16(attention_rounded[0], attention_rounded[1]),
+            dlc_pack_16(attention_rounded[2], attention_rounded[3]),
+            dlc_pack_16(attention_rounded[4], attention_rounded[5]),
+            dlc_pack_16(attention_rounded[6], attention_rounded[7])};
     uint32_t b0_1[2];
     dlc_transposed_blocks_x2(b0_1, shared_attention_values + i_2_r_fused % 16 * 24);
     uint32_t b1_1[2];
     dlc_transposed_blocks_x2(b1_1, shared_attention_values + (i_2_r_fused % 16 * 24 + 8));
-    dlc_mma_f16_f16(attention_mixed, a0_1, b0_1);
-    dlc_mma_f16_f16(attention_mixed + 4, a0_1, b1_1);
+    dlc_mma_f16_f16(attention_weighted, a0_1, b0_1);
+    dlc_mma_f16_f16(attention_weighted + 4, a0_1, b1_1);
     const uint32_t a0_2[4] =
-            {dlc_pack_16(attention_share[8], attention_share[9]),
-            dlc_pack_16(attention_share[10], attention_share[11]),
-            dlc_pack_16(attention_share[12], attention_share[13]),
-            dlc_pack_16(attention_share[14], attention_share[15])};
+            {dlc_pack_16(attention_rounded[8], attention_rounded[9]),
+            dlc_pack_16(attention_rounded[10], attention_rounded[11]),
+            dlc_pack_16(attention_rounded[12], attention_rounded[13]),
+            dlc_pack_16(attention_rounded[14], attention_rounded[15])};
     uint32_t b0_2[2];
     dlc_transposed_blocks_x2(b0_2, shared_attention_values + (i_2_r_fused % 16 * 24 + 384));
     uint32_t b1_2[2];
     dlc_transposed_blocks_x2(b1_2, shared_attention_values + (i_2_r_fused % 16 * 24 + 392));
-    dlc_mma_f16_f16(attention_mixed, a0_2, b0_2);
-    dlc_mma_f16_f16(attention_mixed + 4, a0_2, b1_2);
+    dlc_mma_f16_f16(attention_weighted, a0_2, b0_2);
+    dlc_mma_f16_f16(attention_weighted + 4, a0_2, b1_2);
     const uint32_t a0_3[4] =
-            {dlc_pack_16(attention_share[16], attention_share[17]),
-            dlc_pack_16(attention_share[18], attention_share[19]),
-            dlc_pack_16(attention_share[20], attention_share[21]),
-            dlc_pack_16(attention_share[22], attention_share[23])};
+            {dlc_pack_16(attention_rounded[16], attention_rounded[17]),
+            dlc_pack_16(attention_rounded[18], attention_rounded[19]),
+            dlc_pack_16(attention_rounded[20], attention_rounded[21]),
+            dlc_pack_16(attention_rounded[22], attention_rounded[23])};
     uint32_t b0_3[2];
     dlc_transposed_blocks_x2(b0_3, shared_attention_values + (i_2_r_fused % 16 * 24 + 768));
     uint32_t b1_3[2];
     dlc_transposed_blocks_x2(b1_3, shared_attention_values + (i_2_r_fused % 16 * 24 + 776));
-    dlc_mma_f16_f16(attention_mixed, a0_3, b0_3);
-    dlc_mma_f16_f16(attention_mixed + 4, a0_3, b1_3);
+    dlc_mma_f16_f16(attention_weighted, a0_3, b0_3);
+    dlc_mma_f16_f16(attention_weighted + 4, a0_3, b1_3);
     const uint32_t a0_4[4] =
-            {dlc_pack_16(attention_share[24], attention_share[25]),
-            dlc_pack_16(attention_share[26], attention_share[27]),
-            dlc_pack_16(attention_share[28], attention_share[29]),
-            dlc_pack_16(attention_share[30], attention_share[31])};
+            {dlc_pack_16(attention_rounded[24], attention_rounded[25]),
+            dlc_pack_16(attention_rounded[26], attention_rounded[27]),
+            dlc_pack_16(attention_rounded[28], attention_rounded[29]),
+            dlc_pack_16(attention_rounded[30], attention_rounded[31])};
     uint32_t b0_4[2];
     dlc_transposed_blocks_x2(b0_4, shared_attention_values + (i_2_r_fused % 16 * 24 + 1152));
     uint32_t b1_4[2];
     dlc_transposed_blocks_x2(b1_4, shared_attention_values + (i_2_r_fused % 16 * 24 + 1160));
-    dlc_mma_f16_f16(attention_mixed, a0_4, b0_4);
-    dlc_mma_f16_f16(attention_mixed + 4, a0_4, b1_4);
-    const float known_4 = attention_total_0;
+    dlc_mma_f16_f16(attention_weighted, a0_4, b0_4);
+    dlc_mma_f16_f16(attention_weighted + 4, a0_4, b1_4);
+    const float known_4 = attention_denominator_0;
     const float known_5 = known_4 + __shfl_xor_sync(0xffffffffu, known_4, (int)(1), 4);
-    attention_whole_0 = known_5 + __shfl_xor_sync(0xffffffffu, known_5, (int)(2), 4);
-    const float known_6 = attention_total_1;
+    attention_row_sum_0 = known_5 + __shfl_xor_sync(0xffffffffu, known_5, (int)(2), 4);
+    const float known_6 = attention_denominator_1;
     const float known_7 = known_6 + __shfl_xor_sync(0xffffffffu, known_6, (int)(1), 4);
-    attention_whole_1 = known_7 + __shfl_xor_sync(0xffffffffu, known_7, (int)(2), 4);
-    attention_online[0] = attention_mixed[0] / attention_whole_0;
-    attention_online[1] = attention_mixed[1] / attention_whole_0;
-    attention_online[2] = attention_mixed[2] / attention_whole_1;
-    attention_online[3] = attention_mixed[3] / attention_whole_1;
-    attention_online[4] = attention_mixed[4] / attention_whole_0;
-    attention_online[5] = attention_mixed[5] / attention_whole_0;
-    attention_online[6] = attention_mixed[6] / attention_whole_1;
-    attention_online[7] = attention_mixed[7] / attention_whole_1;
+    attention_row_sum_1 = known_7 + __shfl_xor_sync(0xffffffffu, known_7, (int)(2), 4);
+    attention_online[0] = attention_weighted[0] / attention_row_sum_0;
+    attention_online[1] = attention_weighted[1] / attention_row_sum_0;
+    attention_online[2] = attention_weighted[2] / attention_row_sum_1;
+    attention_online[3] = attention_weighted[3] / attention_row_sum_1;
+    attention_online[4] = attention_weighted[4] / attention_row_sum_0;
+    attention_online[5] = attention_weighted[5] / attention_row_sum_0;
+    attention_online[6] = attention_weighted[6] / attention_row_sum_1;
+    attention_online[7] = attention_weighted[7] / attention_row_sum_1;
     if (i_0 * 16 + i_2_r_fused / 4 < 20) {
         const floatx2 attention_online_1 = *(const floatx2 *)(attention_online);
         *(uint16_tx2 *)(attention_result
