@@ -123,8 +123,8 @@ class MemoryHeuristics:
     subtracted from sizes.  Halved and doubled: no kernel of the corpus changes."""
     bounded_bytes: int = 1 << 20
     """Bytes up to which a value of symbolic size gets the memory of its upper bound.  Pages that no call
-    touches take no memory.  A limit on compile time: an SSD detector of 91 classes compiles in a tenth.  Not
-    measured: no program of the corpus reads it."""
+    touches take no memory.  A limit on compile time: the entry of an SSD detector of 91 classes compiles in
+    11 s instead of 30 s.  Not measured otherwise: no program of the corpus reads it."""
     loop_bytes: int = 1 << 16
     """Capacity in bytes of the first part of a loop that stacks results.  Not measured: no program of the
     corpus reads it on one thread."""

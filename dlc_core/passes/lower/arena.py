@@ -5,7 +5,7 @@ offset that is free during their live range; symbolic sizes share slots of equal
 
 A symbolic size with a small upper bound counts as known, with that bound.  Otherwise a detector with one
 symbolic dim for each of its classes has offsets that are sums over all of these dims, and proofs about them
-take minutes.
+take long.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ class GemmHeuristics:
     """The smallest K block; below it, adding the partial sums to memory costs too much.  Not measured: no
     program of the corpus reads it on one thread."""
     skipped_share: int = 32
-    """Taps outside of the input are skipped if they are at least this fraction of all taps.  Not measured."""
+    """Taps outside of the input are skipped if they are at least this fraction of all taps.  Zen 4, one
+    thread, skipped instead of computed: 3x3 of 14x14 pixels takes 5% less time, of 7x7 8%, with dilation 24
+    of 65x65 32%."""
     chunk: int = 128
     """K steps per partial sum in the blocked summation of single rows.  Chosen for precision: the sums over
     2048 features of a classifier made most of the error of a residual network."""
