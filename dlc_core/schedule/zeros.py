@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.arith import Analyzer
+from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
 from dlc_core.ir.expr import (
@@ -29,8 +30,8 @@ from dlc_core.ir.expr import (
     const,
     const_value,
     free_vars,
+    loads_in,
     logical_and,
-    post_order,
     substitute,
 )
 from dlc_core.schedule.handles import LoopRV
@@ -55,7 +56,10 @@ def skip_zeros(program: Program, handle: LoopRV) -> None:
 def zero_share(program: Program, handle: LoopRV) -> float:
     """Return the share of a loop's iterations that `skip_zeros` skips; 0 if it is not known."""
     loop = program.loop(handle)
-    margins = _margins(program, loop)
+    try:
+        margins = _margins(program, loop)
+    except ScheduleError:  # `skip_zeros` would refuse the loop
+        return 0.0
     ranges = _ranges([*program.tree.loops_above(loop), loop], {v for e in margins for v in free_vars(e)})
     if not margins or ranges is None:
         return 0.0
@@ -153,28 +157,24 @@ def _nonzero(program: Program, load: Load) -> Expr:
 
 def _condition(block: Block, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
     """Return the condition without which a block writes zero to the element of these indices."""
-    body, always = block.body, TRUE
+    body = block.body
     if not isinstance(body, Store) or body.buffer is not buffer or block.init is not None:
-        return always
+        return TRUE
     match body.value:
         case Select(cond=cond, b=other):
             pass
         case Call(name="if_then_else", args=(cond, _, other)):
             pass
         case _:
-            return always
+            return TRUE
     axes = {axis.var for axis in block.axes}
-    if not isinstance(other, Const) or other.value != 0 or _reads_memory(cond):
-        return always
+    if not isinstance(other, Const) or other.value != 0 or loads_in(cond):
+        return TRUE
     if not axes.issuperset(free_vars(cond)):
-        return always
-    if len(set(body.indices)) != len(axes) or not axes.issuperset(body.indices):
-        return always
+        return TRUE
+    if len(body.indices) != len(axes) or not axes.issuperset(body.indices):
+        return TRUE
     return substitute(cond, dict(zip(body.indices, indices, strict=True)))  # type: ignore[arg-type]
-
-
-def _reads_memory(e: Expr) -> bool:
-    return any(isinstance(part, Load) for part in post_order(e))
 
 
 def _margin(comparison: Expr) -> Expr | None:

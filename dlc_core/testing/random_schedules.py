@@ -113,6 +113,14 @@ class RandomCalls:
         loop = self.loop()
         self.sch.partition(loop, [self.sch.get_for(loop).begin + self.rng.randint(0, 3)])
 
+    def widen(self) -> None:
+        loop = self.loop()
+        extent = const_value(self.sch.extent(loop))
+        self.sch.widen(loop, (extent or 0) + self.rng.randint(0, 9))
+
+    def skip_zeros(self) -> None:
+        self.sch.skip_zeros(self.loop())
+
     def fuse(self) -> None:
         loops = self.sch.get_loops(self.block())
         first = self.rng.randint(0, max(0, len(loops) - 2))

@@ -23,7 +23,7 @@ from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
-from dlc_core.schedule.rules.analysis import work_of
+from dlc_core.schedule.rules.analysis import pad_rows, work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.register_tile import fits
@@ -201,7 +201,10 @@ class _Attend:
             if name in ("row_max", "denominator"):
                 self._over_keys(stage[name])
             else:
-                self._pad_rows(stage[name])
+                # The products with values read one key of all rows at a time. Rows a power of two apart would
+                # be in one set of L1, which has fewer ways than a tile has rows.
+                axis = s.get(stage[name]).writes[0].buffer.ndim - 3
+                pad_rows(s, stage[name], axis, self.machine.description.cache_line)
         self._scores(stage)
         s.vectorize(s.get_loops(stage["weights"])[-1])
         copies = [None] if extent % width == 0 else s.partition(panels, [extent // width])
@@ -212,16 +215,6 @@ class _Attend:
                 self._results(copy[stage["weighted"]], copy[row], copy[feature])
         if self.parallel_tiles:
             s.parallel(tiles)
-
-    def _pad_rows(self, stage: BlockRV) -> None:
-        """Pad the rows of scores or weights to an odd number of cache lines.
-
-        The products with values read one key of all rows at a time.  If rows are a power of two apart, these
-        elements are in one set of the L1 cache, which has fewer ways than a tile has rows.
-        """
-        line = self.machine.description.cache_line // 4
-        row = self.s.get(stage).writes[0].buffer.ndim - 3
-        self.s.storage_align(stage, 0, row, 2 * line, line)
 
     def _scores(self, stage: Mapping[str, BlockRV]) -> None:
         """Compute the scores of a tile for one panel of keys in registers; the tail after the last key is

@@ -60,9 +60,10 @@ def _relu_clip(outer_is_relu: bool) -> Example:
     return example
 
 
-def _bound(match: Match, name: str) -> float:
-    value = match[name]
-    return float("-inf") if value is None else float(value)
+def _has_zero(match: Match) -> bool:
+    """Whether a float clip has an upper bound, and 0 is between its bounds."""
+    low, high = match["low"], match["high"]
+    return (low is None or low <= 0) and high is not None and high >= 0 and bool(match.root.dtype.is_float)
 
 
 def _rules() -> tuple[Rule, ...]:
@@ -92,9 +93,7 @@ def _rules() -> tuple[Rule, ...]:
             "relu_clip",
             match_op(RELU, bounded),
             lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
-            lambda m: (
-                _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float
-            ),
+            _has_zero,
             doc="relu raises the lower bound of a clip to 0",
             examples=(_relu_clip(True),),
             dtypes=FLOATS,
@@ -103,9 +102,7 @@ def _rules() -> tuple[Rule, ...]:
             "clip_relu",
             match_op(CLIP, match_op(RELU, x), min=attr("low"), max=attr("high")),
             lambda m: CLIP.build(m["x"], min=0.0, max=m["high"]),
-            lambda m: (
-                _bound(m, "low") <= 0 and m["high"] is not None and m["high"] >= 0 and m.root.dtype.is_float
-            ),
+            _has_zero,
             doc="a clip of relu has the lower bound 0",
             examples=(_relu_clip(False),),
             dtypes=FLOATS,

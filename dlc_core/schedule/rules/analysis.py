@@ -264,6 +264,14 @@ def inline_epilogue(schedule: Schedule, stages: Iterable[BlockRV], results: Bloc
     return out
 
 
+def pad_rows(schedule: Schedule, block: BlockRV, axis: int, cache_line: int) -> None:
+    """Put the rows of a block's result an odd number of cache lines apart, so that they are in all sets of a
+    cache.  `axis` is the dim of rows.
+    """
+    line = cache_line // schedule.get(block).writes[0].buffer.dtype.itemsize
+    schedule.storage_align(block, 0, axis, 2 * line, line)
+
+
 def loop_of(schedule: Schedule, block: BlockRV, axis: int) -> LoopRV:
     """Return the loop of block axis number `axis`; bindings must be plain variables."""
     value = schedule.get(block).values[axis]

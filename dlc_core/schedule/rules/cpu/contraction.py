@@ -30,6 +30,7 @@ from dlc_core.schedule.rules.analysis import (
     extent_of,
     inline_pointwise,
     loads_of,
+    pad_rows,
     points_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
@@ -226,15 +227,13 @@ class ContractionScheduler(TileNest):
     def _pad_rows(self) -> None:
         """Pad the rows of a copy of the left-hand side, so that they map to different cache sets."""
         s, buffer = self.s, self.found.lhs.load.buffer
-        line = self.machine.description.cache_line // buffer.dtype.itemsize
         if buffer in s.func.params:
             made = s.cache_read(self.block, buffer.name, "global")
             schedule_map(s, made, self.machine)
         else:
             # A padded input has several producers, which write its interior and its edges.
             made = next(p for p in s.get_producers(self.block) if s.get(p).writes[0].buffer is buffer)
-        # An odd number of cache lines between rows spreads them over all sets.
-        s.storage_align(made, 0, buffer.ndim - 2, 2 * line, line)
+        pad_rows(s, made, buffer.ndim - 2, self.machine.description.cache_line)
 
     # Packing
 

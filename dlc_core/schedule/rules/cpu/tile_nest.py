@@ -7,9 +7,11 @@ last tile is partial. With K blocking, all tiles of a panel sum one block of K b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from dlc_core.arith import Analyzer
+from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, as_expr, const_value
 from dlc_core.schedule.handles import BlockRV, LoopRV
@@ -298,7 +300,9 @@ class TileNest:
         if self.packed is None or self.parts > 1 or self.digits or extent is None or self.lanes < 2:
             return
         if (extent % self.lanes).bit_count() > 1:
-            self.s.widen(column, -(-extent // self.lanes) * self.lanes)
+            # Narrower vectors are right too, so that a refusal must not refuse the whole rule.
+            with suppress(ScheduleError):
+                self.s.widen(column, -(-extent // self.lanes) * self.lanes)
 
     def _skip_padding(self, reduction: Sequence[LoopRV]) -> None:
         """Skip taps outside of the input, if they are many; the innermost loop has no test."""
