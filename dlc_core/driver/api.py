@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config as settings
 from dlc_core.diag import DlcError, UsageError
-from dlc_core.driver.cache import Store, cache_key
+from dlc_core.driver.cache import Store, cache_key, meanwhile
 from dlc_core.driver.key import Answer, explain, key_parts
 from dlc_core.driver.loading import requested
 from dlc_core.driver.opening import opened
@@ -144,9 +144,16 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     start = time.perf_counter()
     reload = partial(requested, model, request)
     store, key, parts = Store(), None, None
+    early: list[tuple[job.Job, IRModule]] = []
     keeps = _is_cacheable(model, request)
+
+    def begin() -> tuple[job.Job, IRModule]:
+        return job.Job.of(request, keeps), reload()
+
     if keeps:
-        parts = key_parts(model, request)
+        # A large file whose digest is not known is most likely new.
+        with meanwhile(lambda: early.append(begin())):
+            parts = key_parts(model, request)
         key = None if parts is None else cache_key(parts)
     saved = None if key is None else store.get(key)
     if saved is not None:
@@ -161,8 +168,7 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
             }
         )
         return exe
-    work = job.Job.of(request, keeps)
-    module = reload()
+    work, module = early.pop() if early else begin()
     work.seconds["load"] = time.perf_counter() - start
     exe = work.executable(module, reload)
     exe.report["cache"] = "off" if key is None else "stored"

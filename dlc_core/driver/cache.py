@@ -19,11 +19,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError
@@ -31,14 +32,25 @@ from dlc_core.disk_cache import disk_cached, remove_unused
 from dlc_core.runtime.artefact.saving import Saved, read, save
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.disk import quota
+from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 
+if TYPE_CHECKING:
+    from concurrent import futures
+else:
+    futures = lazy("concurrent.futures")
+
 SUFFIX, MARK = ".dlc", ".mark"
-_CHUNK = 1 << 22
+_CHUNK = 1 << 25
+"""Bytes that are read and hashed together.  Before each a thread may wait for the interpreter lock, which
+takes as long as hashing some megabytes."""
+_LARGE = 1 << 23
+"""The size in bytes from which a file is hashed by a thread of its own."""
 _SETTLED = 2.0
 """Seconds after which a further change of a file is certain to change its time stamp."""
 _STALE = 3600.0
 """Seconds after which an unfinished file counts as abandoned."""
+_meanwhile: ContextVar[Callable[[], object] | None] = ContextVar("dlc_meanwhile", default=None)
 
 
 @record(frozen=True)
@@ -188,7 +200,28 @@ def file_stamp(path: Path) -> str | None:
     return f"{path.resolve()}\0{' '.join(map(str, numbers))}"
 
 
+@contextmanager
+def meanwhile(work: Callable[[], object]) -> Iterator[None]:
+    """Within the block, the first large file is hashed by another thread, while this one does `work`."""
+    before = _meanwhile.set(work)
+    try:
+        yield
+    finally:
+        _meanwhile.reset(before)
+
+
 def _content_digest(path: Path) -> bytes:
+    work = _meanwhile.get()
+    if work is None or path.stat().st_size < _LARGE:
+        return _hash_file(path)
+    _meanwhile.set(None)
+    with futures.ThreadPoolExecutor(1, "dlc-digest") as executor:
+        found = executor.submit(_hash_file, path)
+        work()
+    return bytes(found.result())
+
+
+def _hash_file(path: Path) -> bytes:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -220,4 +253,4 @@ def _sources(folder: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
             yield from _sources(entry.path, f"{below}{entry.name}/")
 
 
-__all__ = ["Entry", "Store", "cache_key", "code_stamp", "file_digest", "file_stamp"]
+__all__ = ["Entry", "Store", "cache_key", "code_stamp", "file_digest", "file_stamp", "meanwhile"]

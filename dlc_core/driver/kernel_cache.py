@@ -1,8 +1,9 @@
 """The cache of compiled kernels, which models share: one file for each kernel, in `config.cache_dir/kernels`.
 
     cache = KernelCache.of(context, pipeline)       None if something of the context has no stable name
-    cache.get(func) -> Result | None                parameters, attributes and code of a kernel
-    cache.put(func, result)
+    path = cache.path(func)                         the file of a kernel
+    cache.get(path, func) -> Result | None          its parameters, attributes and code
+    cache.put(path, func, result)
 
 A key covers the kernel's program, the target and its processor, the settings, the pipeline, and the code of
 the compiler and of all plugins.  It does not cover the kernel's name: all kernels are compiled under one name
@@ -148,9 +149,9 @@ class KernelCache:
         key = f"{self.surroundings} {structural_hash(self.nameless(func))}"
         return self.files.folder / sha256(key.encode()).hexdigest()[:40]
 
-    def get(self, func: PrimFunc) -> Result | None:
-        """The compiled kernel, under its own name; None if it is not in the cache."""
-        data = read_checked(self.path(func), _MOST, _FRESH)
+    def get(self, path: Path, func: PrimFunc) -> Result | None:
+        """The compiled kernel, under its own name; None if it is not in the cache.  `path` is its file."""
+        data = read_checked(path, _MOST, _FRESH)
         if data is None:
             return None
         try:
@@ -158,10 +159,9 @@ class KernelCache:
         except (ArtifactError, zlib.error):
             return None
 
-    def put(self, func: PrimFunc, result: Result) -> None:
-        """Keep the result of `nameless(func)`."""
+    def put(self, path: Path, func: PrimFunc, result: Result) -> None:
+        """Keep the result of `nameless(func)` in the kernel's file."""
         with suppress(DlcError):  # an attribute of a plugin's pass may have no JSON
-            path = self.path(func)
             if write_checked(path, zlib.compress(encode_result(result, func), _LEVEL)):
                 self.files.added(path)
 

@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 from dlc_core.config import config as settings
@@ -93,8 +94,10 @@ def compile_kernels(
     if not all(one.separate for one in pipeline.active(context).passes):
         return None
     found: dict[str, Result] = {}
+    paths: dict[str, Path] = {}
     if cache is not None:
-        looked_up = {name: cache.get(func) for name, func in kernels.items()}
+        paths = {name: cache.path(func) for name, func in kernels.items()}
+        looked_up = {name: cache.get(paths[name], func) for name, func in kernels.items()}
         found = {name: result for name, result in looked_up.items() if result is not None}
     missing = {name: func for name, func in kernels.items() if name not in found}
     processes = processes_for(len(missing))
@@ -108,7 +111,7 @@ def compile_kernels(
         return None
     if cache is not None:
         for name, result in made.items():
-            cache.put(kernels[name], result)
+            cache.put(paths[name], kernels[name], result)
     results = {**found, **{name: renamed(result, name) for name, result in made.items()}}
     functions = {name: results[name][0] for name in kernels}
     parts = {name: results[name][1] for name in kernels}

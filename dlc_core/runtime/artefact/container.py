@@ -21,10 +21,16 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dlc_core.diag import ArtifactError
+from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
+
+if TYPE_CHECKING:
+    from concurrent import futures
+else:
+    futures = lazy("concurrent.futures")
 
 MAGIC = b"\x89DLC\r\n\x1a\n"
 """The first byte is not ASCII, and the line ends show if a transfer converted line ends."""
@@ -33,6 +39,8 @@ SCHEMA = 1
 PAGE = 4096
 _PREFIX = struct.Struct("<8sII32s")
 _MAX_HEADER = 1 << 28
+_NO_DIGEST = "0" * (2 * hashlib.sha256().digest_size)
+"""What stands for a checksum while it is computed."""
 
 
 @record(frozen=True)
@@ -67,25 +75,32 @@ def write_container(
     `durable` waits until it is on the disk. If the file cannot be written, raises ArtifactError and keeps the
     old file.
     """
+    views = [memoryview(data) for _, data in sections]
     listed: list[dict[str, Any]] = []
     offset = 0
-    for name, data in sections:
-        view = memoryview(data)
-        digest = hashlib.sha256(view).hexdigest()
-        listed.append({"name": name, "offset": offset, "size": view.nbytes, "sha256": digest})
+    for (name, _), view in zip(sections, views, strict=True):
+        listed.append({"name": name, "offset": offset, "size": view.nbytes, "sha256": _NO_DIGEST})
         offset = _page_multiple(offset + view.nbytes)
-    text = json.dumps({**header, "sections": listed}, separators=(",", ":")).encode()
-    prefix = _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest())
+
+    def head() -> bytes:
+        text = json.dumps({**header, "sections": listed}, separators=(",", ":")).encode()
+        return _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest()) + text
+
     temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
-        with temporary.open("xb") as file:
-            file.write(prefix + text)
-            position = _PREFIX.size + len(text)
+        # The sections are hashed while they are written. The checksums do not change the header's length.
+        with futures.ThreadPoolExecutor(1, "dlc-checksums") as executor, temporary.open("xb") as file:
+            digests = executor.map(_hex_digest, views)
+            position = file.write(head())
             base = _page_multiple(position)
-            for entry, (_, data) in zip(listed, sections, strict=True):
+            for entry, view in zip(listed, views, strict=True):
                 file.write(bytes(base + entry["offset"] - position))
-                file.write(data)
+                file.write(view)
                 position = base + entry["offset"] + entry["size"]
+            for entry, digest in zip(listed, digests, strict=True):
+                entry["sha256"] = digest
+            file.seek(0)
+            file.write(head())
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
@@ -97,6 +112,10 @@ def write_container(
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _hex_digest(view: memoryview) -> str:
+    return hashlib.sha256(view).hexdigest()
 
 
 def _page_multiple(value: int) -> int:

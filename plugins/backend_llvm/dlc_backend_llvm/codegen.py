@@ -7,8 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dlc_backend_llvm.binding import installed
 from dlc_backend_llvm.form import FORMAT
 from dlc_backend_llvm.kind import cpu_of
+from dlc_core.disk_cache import disk_cached
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
@@ -48,7 +50,7 @@ class LlvmCodegen:
         code = None
         if all(kernel.code for kernel in found.values()):
             made = [joining.Part(kernel.code, kernel.old, name) for name, kernel in found.items()]
-            code = joining.join_objects([joining.Part(engine.compile_ir(rest, *machine, opt=level)), *made])
+            code = joining.join_objects([joining.Part(_rest_object(rest, *machine, level)), *made])
         if code is None:
             code = engine.compile_ir(text, *machine, opt=level)
         return Artifact(
@@ -79,6 +81,19 @@ class LlvmCodegen:
     def export(self, exe: Any, path: Path) -> list[Path]:
         """Write a library with a C header, or a folder of objects (see `dlc_backend_llvm.export`)."""
         return exporting.export(exe, path)
+
+
+def _rest_object(text: str, triple: str, cpu: str, features: str, level: int) -> bytes:
+    """The object of a module's entry points.  It is cached on disk, because models whose kernels are equal
+    often differ in their weights only; so LLVM is not loaded if all kernels are in the cache.
+    """
+
+    def make() -> bytes:
+        return engine.compile_ir(text, triple, cpu, features, opt=level)
+
+    stamp = installed()
+    key = f"{stamp}\n{triple} {cpu} {features} {level}\n{text}"
+    return disk_cached("entries", key, make) if stamp else make()
 
 
 CODEGEN = LlvmCodegen()
