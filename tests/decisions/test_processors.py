@@ -37,6 +37,7 @@ def _w(*shape):
 
 def _graphs() -> dict[str, tuple[Node, list[Node]]]:
     image, rows, batch = _x(2, 20, 11, 13), _x(13, 37), _x(3, 17, 33)
+    wide = _x(3, 128)
     few, odd, long, other = _x(1, 150), _x(1, 5, 9, 14), _x(3, 300), _x(19, 37, name="y")
     deep = _x(1, 96, 6, 12)
     pair = _x(2, 37)
@@ -63,6 +64,7 @@ def _graphs() -> dict[str, tuple[Node, list[Node]]]:
         "pool": (std.max_pool(image, kernel=(3, 2), padding=(1, 0, 1, 1)), [image]),
         "softmax": (std.softmax(batch), [batch]),
         "columns": (std.reduce_sum(batch, axes=(1,)), [batch]),
+        "long rows": (std.reduce_sum(wide, axes=(1,)), [wide]),
         "rows": (std.reduce_max(std.exp(long), axes=(1,)), [long]),
         "norm": (
             std.div(std.sub(long, std.reduce_mean(long, axes=(1,), keepdims=True)), std.exp(long)),
@@ -96,6 +98,7 @@ SHOWN = {
     "window.channel_block": ("many channels",),
     "rows.lanes": ("softmax of columns",),
     "rows.keep": ("norm", "softmax"),
+    "rows.chains": ("long rows",),
     "map.registers": ("map",),
     "map.transpose": ("transpose",),
     "loops.threads": ("map",),

@@ -8,15 +8,16 @@ from itertools import combinations
 import pytest
 
 from dlc_core import te
+from dlc_core.decisions import DECISIONS, Choice, forced
 from dlc_core.graph.node import Node, param
 from dlc_core.heuristics import overridden
-from dlc_core.ir.expr import Var, const_value
+from dlc_core.ir.expr import Binary, Var, const_value, post_order
 from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.op import std
 from dlc_core.passes.lower.costs import operations
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, kernel_of, schedule_for
-from dlc_core.tir.functor import stmts
+from dlc_core.tir.functor import block_list, stmts
 from dlc_core.tir.stmt import Alloc, For, PrimFunc
 
 MACHINES = {
@@ -207,3 +208,36 @@ def test_kernels_without_results_are_left_alone():
     for body in (std.matmul(tensor(0, 4), tensor(4, 3)), std.relu(tensor(3, 0))):
         scheduled = schedule_for(kernel_of(body), USUAL)
         assert (scheduled.attrs["rule"], scheduled.attrs["why_not"]) == ("none", ())
+
+
+@pytest.mark.parametrize(("length", "chains"), [(24, 1), (32, 2), (48, 2), (64, 4), (96, 4), (100, None)])
+def test_long_rows_have_several_partial_results(length, chains):
+    """Only if their vectors are whole, and two for each result."""
+    scheduled = check_schedule(reduction(std.reduce_max, (3, length), (1,)), USUAL)
+    made = [Choice.parse(text) for text in scheduled.attrs[DECISIONS]]
+    assert [one.value for one in made if one.decision == "rows.chains"] == ([str(chains)] if chains else [])
+
+
+@pytest.mark.parametrize("chains", [1, 2, 4])
+def test_forced_partial_results(chains):
+    for op in (std.reduce_sum, std.reduce_max, std.reduce_prod):
+        with forced(f"rows.chains={chains}"):
+            scheduled = check_schedule(reduction(op, (2, 3, 64), (1, 2), around=True), USUAL)
+        assert f"rows.chains={'several' if chains > 1 else 'one'} {chains}" in " ".join(
+            map(str, scheduled.attrs[DECISIONS])
+        )
+
+
+def test_lanes_are_reduced_by_halves():
+    """Eight lanes take a vector of four, one of two, and two elements: no chain of eight operations."""
+    scheduled = check_schedule(reduction(std.reduce_sum, (3, 64), (1,)), USUAL)
+    sizes = {
+        const_value(stmt.buffer.num_elements()) for stmt in stmts(scheduled.body) if isinstance(stmt, Alloc)
+    }
+    assert {2, 4, 8} <= sizes
+
+
+@pytest.mark.parametrize("op", [std.softmax, std.layer_norm, std.rms_norm])
+def test_elements_of_a_row_are_multiplied_and_not_divided(op):
+    last = block_list(kernel_of(op(tensor(3, 32))).body)[-1]
+    assert not any(isinstance(e, Binary) and e.op == "div" for e in post_order(last.body.value))

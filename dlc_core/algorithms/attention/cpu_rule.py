@@ -27,7 +27,7 @@ from dlc_core.schedule.rules.analysis import pad_rows, work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.register_tile import fits
-from dlc_core.schedule.rules.cpu.rows import reduce_in_lanes
+from dlc_core.schedule.rules.cpu.rows import CHAINS, reduce_in_lanes
 from dlc_core.schedule.rules.cpu.threads import THREADS, worth_threads
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns, vectorize_long, vectors_of
 from dlc_core.schedule.rules.stages import loops_that_read, marked_stages
@@ -58,7 +58,7 @@ class TiledAttentionRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.attention"
     priority: ClassVar[int] = 120
-    decisions: ClassVar[tuple[str, ...]] = (THREADS.name, PARALLEL.name)
+    decisions: ClassVar[tuple[str, ...]] = (THREADS.name, PARALLEL.name, CHAINS.name)
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         plan = func.attrs.get(PLAN)

@@ -186,6 +186,12 @@ def _reduced_index(i: Sequence[Expr], axes: Sequence[int]) -> tuple[Expr, ...]:
     return tuple(const(0) if k in axes else v for k, v in enumerate(i))
 
 
+def _inverse_root(squares: te.Tensor, count: Expr, eps: float, name: str) -> te.Tensor:
+    """1 / sqrt(squares / count + eps) of each row, which elements are multiplied by: a division takes as long
+    as ten products."""
+    return compute(squares.shape, lambda *i: 1.0 / intrinsic("sqrt", squares[i] / count + eps), name)
+
+
 def _layer_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *params: te.Tensor) -> te.Tensor:
     axes = _tail_axes(x.ndim, attrs["axis"])
     size = as_expr(product([x.shape[k] for k in axes]))
@@ -194,12 +200,10 @@ def _layer_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *params: te.Tens
     mean = compute(total.shape, lambda *i: total[i] / count, "layer_norm_mean")
     centred = compute(x.shape, lambda *i: widen(x[i]) - mean[_reduced_index(i, axes)], "layer_norm_centre")
     squares = reduce_stage(centred, axes, True, te.sum, "layer_norm_squares", lambda v: v * v)
-    spread = compute(
-        total.shape, lambda *i: intrinsic("sqrt", squares[i] / count + attrs["eps"]), "layer_norm_spread"
-    )
+    factor = _inverse_root(squares, count, attrs["eps"], "layer_norm_factor")
 
     def body(*i: Expr) -> Expr:
-        value = centred[i] / spread[_reduced_index(i, axes)]
+        value = centred[i] * factor[_reduced_index(i, axes)]
         if params:
             value = value * widen(broadcast_element(params[0], i, type_.shape))
         if len(params) > 1:
@@ -253,12 +257,10 @@ def _rms_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *params: te.Tensor
     axes = _tail_axes(x.ndim, attrs["axis"])
     total = reduce_stage(x, axes, True, te.sum, "rms_norm_squares", lambda v: v * v)
     count = cast_to(total.dtype, as_expr(product([x.shape[k] for k in axes])))
-    spread = compute(
-        total.shape, lambda *i: intrinsic("sqrt", total[i] / count + attrs["eps"]), "rms_norm_spread"
-    )
+    factor = _inverse_root(total, count, attrs["eps"], "rms_norm_factor")
 
     def body(*i: Expr) -> Expr:
-        value = widen(x[i]) / spread[_reduced_index(i, axes)]
+        value = widen(x[i]) * factor[_reduced_index(i, axes)]
         return narrow(
             value * widen(broadcast_element(params[0], i, type_.shape)) if params else value, type_.dtype
         )

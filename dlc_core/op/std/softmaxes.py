@@ -43,8 +43,12 @@ def _softmax_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         x.shape, lambda *i: intrinsic("exp", widen(x[i]) - top[replaced(i, axis, const(0))]), "softmax_exp"
     )
     total = reduce_stage(powers, (axis,), True, te.sum, "softmax_sum")
+    # Elements are multiplied, because a division takes as long as ten products.
+    factor = compute(total.shape, lambda *i: 1.0 / total[i], "softmax_factor")
     return compute(
-        type_.shape, lambda *i: narrow(powers[i] / total[replaced(i, axis, const(0))], type_.dtype), "softmax"
+        type_.shape,
+        lambda *i: narrow(powers[i] * factor[replaced(i, axis, const(0))], type_.dtype),
+        "softmax",
     )
 
 

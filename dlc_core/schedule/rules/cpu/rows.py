@@ -49,6 +49,13 @@ KEEP = Decision(
     ("inline", "keep"),
 )
 
+CHAINS = Decision(
+    "rows.chains",
+    "Vectors of independent partial results of a row's reduction, which hide the latency of an operation.",
+    ("one", "several"),
+    has_values=True,
+)
+
 
 @record(frozen=True)
 class RowsRule(ScheduleRule):
@@ -60,7 +67,10 @@ class RowsRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.rows"
     priority: ClassVar[int] = 40
-    decisions: ClassVar[tuple[str, ...]] = (LANES.name, KEEP.name, THREADS.name, TRANSPOSED.name)
+    decisions: ClassVar[tuple[str, ...]] = (
+        *(LANES.name, KEEP.name, CHAINS.name),
+        *(THREADS.name, TRANSPOSED.name),
+    )
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         return has_row_stages(func)
@@ -207,13 +217,62 @@ def reduce_in_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
     steps, lane = s.split(inner[-1], [None, lanes], tail="predicate")
     partial = s.rfactor(lane, 0)
     s.set_scope(partial, 0, "local")
+    exact = extent is not None and extent % lanes == 0
+    chains = _chains(extent // lanes) if exact and extent is not None else 1
+    if chains > 1:
+        _reduce_in_chains(s, partial, [*inner[:-1], steps], lane, chains)
+        _reduce_lanes(s, handle, lanes)
+        return
     init = s.decompose_reduction(partial, _outermost(s, partial, (*inner, steps)))
     s.vectorize(s.get_loops(init)[-1])
     vectors = length // lanes
-    exact = extent is not None and extent % lanes == 0
     for copy in [Copy(steps)] if exact else s.partition(steps, [vectors]):
         s.vectorize(copy[lane])
+    _reduce_lanes(s, handle, lanes)
+
+
+def _chains(vectors: int) -> int:
+    """Choose the number of independent partial results of a row of so many vectors."""
+    candidates = [n for n in (1, 2, 4) if vectors % n == 0 and vectors >= LOOPS.chain_vectors * n]
+    return CHAINS.pick(
+        max(candidates, default=1), lambda: candidates or [1], lambda n: "one" if n == 1 else "several"
+    )
+
+
+def _reduce_in_chains(
+    s: Schedule, partial: BlockRV, steps: Sequence[LoopRV], lane: LoopRV, chains: int
+) -> None:
+    """Reduce the vectors of a row by turns into `chains` vectors, and these into one, `partial`."""
+    rest, chain = s.split(steps[-1], [None, chains], tail="exact")
+    parts = s.rfactor(chain, 0)
+    s.set_scope(parts, 0, "local")
+    first = s.decompose_reduction(parts, _outermost(s, parts, (*steps[:-1], rest)))
+    s.unroll(s.get_loops(first)[-2])
+    s.vectorize(s.get_loops(first)[-1])
+    s.unroll(chain)
+    s.vectorize(lane)
+    own, each = s.get_loops(partial)[-2:]
+    s.reorder(each, own)
+    _add_vectors(s, partial, each, own)
+
+
+def _reduce_lanes(s: Schedule, handle: BlockRV, lanes: int) -> None:
+    """Reduce the lanes of a vector by halves, so that few operations wait for each other."""
+    while lanes > 2 and lanes % 2 == 0:
+        lanes //= 2
+        halves, lane = s.split(s.get_loops(handle)[-1], [2, lanes], tail="exact")
+        half = s.rfactor(lane, 0)
+        s.set_scope(half, 0, "local")
+        _add_vectors(s, half, halves, lane)
     s.unroll(s.get_loops(handle)[-1])
+
+
+def _add_vectors(s: Schedule, handle: BlockRV, each: LoopRV, lane: LoopRV) -> None:
+    """Reduce a few vectors, the loop `each`, into one."""
+    start = s.decompose_reduction(handle, each)
+    s.vectorize(s.get_loops(start)[-1])
+    s.unroll(each)
+    s.vectorize(lane)
 
 
 def _mergeable(block: Block) -> int:
