@@ -18,7 +18,7 @@ import pytest
 from onnx import parser
 
 from benchmarks import against, running
-from benchmarks.corpus import checking
+from benchmarks.corpus import checking, costs
 from benchmarks.corpus.__main__ import main
 from benchmarks.corpus.building import build_one
 from benchmarks.corpus.catalog import chosen, first_of_families, recipe_of, recipes
@@ -26,7 +26,10 @@ from benchmarks.corpus.recipe import DTYPES, Recipe, add
 from benchmarks.measure import Result
 from benchmarks.peers import OURS, Peer, Session
 from benchmarks.report import above_one, family_means
+from dlc_core.decisions import Candidate, Choice
+from dlc_core.runtime.measure.explain import Kernel
 from dlc_core.runtime.measure.timing import Spread
+from dlc_core.target.cost import Machine, Work
 
 TEXT = '<ir_version: 10, opset_import: ["" : 20]> g (float[3] x) => (float[3] y) { y = Relu(x) }'
 
@@ -281,3 +284,61 @@ def test_families_and_the_slower_are_summed_up():
     assert means["x"]["the best, threads 1"] == pytest.approx(1)
     assert means["y"]["the best, threads 1"] == pytest.approx(3)
     assert above_one(found) == ["c, threads 1: 3.00 of doubled", "b, threads 1: 2.00 of doubled"]
+
+
+def test_costs_of_a_folder(tmp_path, capsys):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(parser.parse_model(TEXT).SerializeToString())
+    np.savez(path.with_suffix(".npz"), in_x=np.float32([-1, 0, 2]))
+    file = tmp_path / "costs.json"
+    code = main(["costs", str(tmp_path), "--seconds", "0", "--json", str(file), "--markdown"])
+    assert code in (0, 1)  # the time of so small a kernel is mostly that of a call
+    (found,) = json.loads(file.read_text())
+    assert (found["model"], found["rule"], found["share"]) == ("m", "cpu.map", 1.0)
+    assert found["predicted"] > found["roofline"] > 0
+    assert "| cpu.map | 1 |" in capsys.readouterr().out
+
+
+def cost(measured: float, predicted: float | None = 1.0, *, share: float = 0.5, why: str = "") -> costs.Cost:
+    work = Work(0, 0, 0, 0, 0)
+    return costs.Cost("m", f"k{measured}", "cpu.map", (), measured, share, predicted, 0.5, why, work)
+
+
+def test_the_distribution_of_predictions():
+    found = [cost(1.0), cost(1.2), cost(4.0), cost(9.0, None)]
+    (rule, every) = costs.distribution(found)
+    assert (rule[0], every[0]) == ("cpu.map", "all")
+    assert every[1:] == ["3", "0.31", "0.54", "0.83", "0.92", "0.98", "66.7%", "33.3%"]
+    assert not costs.met(found)
+    assert costs.met(found[:2])
+    assert costs.met([])
+
+
+def test_outliers_are_far_from_their_prediction_or_matter():
+    found = [cost(1.0), cost(1.1, why="gathers"), cost(1.2, share=0.01, why="gathers"), cost(4.0, share=0.2)]
+    assert [(row[1], row[-1]) for row in costs.outliers(found)] == [("k1.1", "gathers"), ("k4.0", "–")]
+
+
+@pytest.mark.parametrize(
+    ("measured", "given", "word"),
+    [
+        (1.4e-3, {"steps": 10**8}, ""),
+        (4e-3, {"steps": 10**8}, "arithmetic: 50 of 200 GFLOP/s"),
+        (4e-3, {"steps": 10**8, "cycles": 9e6}, "register tile"),
+        (4e-3, {"functions": 4 * 10**6}, "functions: 4000000 evaluations, 100%"),
+        (4e-3, {"bytes": 10**7}, "bytes from memory: 2 GB/s"),
+        (4e-3, {"bytes": 10**7, "gathers": 7}, "gathers: 7 accesses"),
+        (4e-3, {"bytes": 10**7, "rule": "none"}, "plain loops"),
+        (2e-7, {"bytes": 100}, "short: a call takes 0.2"),
+    ],
+)
+def test_reasons(measured, given, word):
+    machine = Machine(200e9, (100e9, 10e9), (1 << 15,), 10e9, call_seconds=2e-7, frequency=3e9)
+    keys = ("flops", "steps", "functions", "bytes", "constants", "gathers")
+    work = Work(*(given.get(key, 0) for key in keys))
+    cycles = given.get("cycles", 0)
+    tile = Choice("gemm.tile", "MxN", "6x2", candidates=(Candidate("MxN", "6x2", cycles),))
+    rule, estimate = given.get("rule", "cpu.map"), machine.estimate(work, cycles=cycles)
+    kernel = Kernel("k", (), rule, (), (), (tile,), work, estimate)
+    assert costs.reason(kernel, machine, measured).startswith(word)
+    assert bool(costs.reason(kernel, machine, measured)) == bool(word)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.corpus list|build|measure|check|phases [FOLDER] [--only TEXT] …`"""
+"""`python -m benchmarks.corpus list|build|measure|check|phases|costs [FOLDER] [--only TEXT] …`"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import corpus, running
-from benchmarks.corpus import listing, phases
+from benchmarks.corpus import costs, listing, phases
 from benchmarks.corpus.building import build, build_one
 from benchmarks.corpus.catalog import chosen
 from benchmarks.corpus.checking import check, check_one, table
@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.what == "measure":
         wanted = named(options.only)
         return running.run(cases_of(options.folder, wanted), options, wanted)
+    elif options.what == "costs":
+        cases = cases_of(options.folder, named(options.only))
+        return costs.run(cases, options.threads, options.seconds, options.json, markdown=options.markdown)
     elif options.what == "phases":
         return run_phases(options.folder, options.only)
     elif options.what == "verdict":
@@ -63,8 +66,14 @@ def parser() -> argparse.ArgumentParser:
             )
         if name == "measure":
             running.add_options(command, apart=True)
-        elif name in ("list", "check"):
+        elif name in ("list", "check", "costs"):
             command.add_argument("--markdown", action="store_true", help="print a table as Markdown")
+        if name == "costs":
+            command.add_argument("--threads", type=int, default=1, help="(%(default)s)")
+            command.add_argument(
+                "--seconds", type=float, default=2.0, help="measured per model (%(default)s)"
+            )
+            command.add_argument("--json", type=Path, help="also write all figures to this file")
     return made
 
 
@@ -74,6 +83,7 @@ COMMANDS = {
     "measure": "measure the models of the folder against installed peers",
     "check": "compile each model and compare its results with the stored ones",
     "phases": "run each model in four ways, each in a process of its own",
+    "costs": "compare the predicted time of each kernel with its measured time and its roofline",
     "one": "build the model of the name --only, in this process",
     "verdict": "check one model file, in this process",
 }

@@ -21,7 +21,7 @@ def entry_cycles(module: IRModule, target: Target) -> dict[str, int]:
     """
     description = target.describe()
     machine = Machine.of(description)
-    work = {call["kernel"]: _work(call) for call in module.attrs.get("calls", ())}
+    work = {call["kernel"]: Work.of_record(call) for call in module.attrs.get("calls", ())}
     resident = sum(w.constants or 0 for w in work.values())
     seconds = {}
     for name, one in work.items():
@@ -38,10 +38,6 @@ def _called(func: PrimFunc) -> Iterator[str]:
     for stmt in stmts_of(func.body, Eval):
         if isinstance(stmt.value, Call) and stmt.value.name.startswith(_KERNEL):
             yield stmt.value.name.removeprefix(_KERNEL)
-
-
-def _work(call: dict[str, int | None]) -> Work:
-    return Work(*(call[key] for key in ("flops", "steps", "functions", "bytes", "constants")))
 
 
 __all__ = ["entry_cycles"]

@@ -5,15 +5,16 @@
 
 The model is the roofline [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
 units, and as its bytes at the bandwidth of their level: a cache that holds them, or memory.  `limit` is that
-time.  `seconds` is the expected time: good kernels attain the fraction `ROOFLINE.attained` of the limit, and
-each call has a fixed cost.
+time.  `seconds` is the expected time: good kernels attain the fraction `ROOFLINE.attained` of the limit, a
+kernel takes at least the cycles that its schedule was predicted, and each call has a fixed cost.
 
 [1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from dlc_core.support.record import record
@@ -41,6 +42,14 @@ class Work:
     """The bytes of inputs, outputs and constants, each counted once."""
     constants: int | None
     """The part of `bytes` that belongs to constants of the model."""
+    gathers: int | None = 0
+    """Loads and stores at addresses that are data and differ along the innermost axis, so that no vector load
+    serves them."""
+
+    @staticmethod
+    def of_record(data: Mapping[str, Any]) -> Work:
+        """The work that `record` returned, among other data; what is missing is unknown."""
+        return Work(*(data.get(one.name) for one in fields(Work)))
 
     def record(self) -> dict[str, Any]:
         """As JSON data."""
@@ -81,6 +90,8 @@ class Machine:
     """Seconds to run a parallel loop on several threads, in addition to its work."""
     call_seconds: float = 0.0
     """Seconds of a kernel call or launch, in addition to its work."""
+    frequency: float = 3e9
+    """Cycles a second, for predictions in cycles."""
     launches: int = 0
     """The number of units on which every kernel is launched; 0 if threads of the host run it."""
 
@@ -98,6 +109,7 @@ class Machine:
             description.memory_bandwidth * max(1, description.cores) ** description.memory_scaling,
             fork_seconds=description.fork_cycles / description.frequency,
             call_seconds=description.call_seconds,
+            frequency=description.frequency,
         )
 
     @staticmethod
@@ -115,28 +127,33 @@ class Machine:
             description.caches[-1:] or (0,),
             units * memory,
             call_seconds=description.launch_seconds,
+            frequency=description.frequency,
             launches=units,
         )
 
-    def estimate(self, work: Work, *, threads: int = 1, resident: int = 0) -> Estimate | None:
+    def estimate(
+        self, work: Work, *, threads: int = 1, resident: int = 0, cycles: float = 0.0
+    ) -> Estimate | None:
         """The time of a kernel on `threads` threads; None if its work is symbolic.
 
+        `cycles` are those of its schedule on one thread as a schedule rule predicts them; 0 if it does not.
         `resident` is the number of bytes that are read between two runs. Constants are in the fastest cache
         that holds that many bytes. Other data is in the fastest cache that it fits.
         """
         if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
             return None
         if self.launches:
-            return self._of_times(self._times(work, resident, self.launches), self.call_seconds)
+            return self._of_times(self._times(work, resident, self.launches), 0.0, self.call_seconds)
         one = self._times(work, resident, 1)
         team = 1 if max(one.values()) < ROOFLINE.min_parallel else threads
         times = one if team == 1 else self._times(work, resident, team)
-        return self._of_times(times, self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
+        scheduled = cycles / self.frequency / team
+        return self._of_times(times, scheduled, self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
 
     @staticmethod
-    def _of_times(times: dict[str, float], fixed: float) -> Estimate:
+    def _of_times(times: dict[str, float], scheduled: float, fixed: float) -> Estimate:
         bound = max(times, key=lambda name: times[name])
-        return Estimate(times[bound] / ROOFLINE.attained + fixed, times[bound], bound)
+        return Estimate(max(times[bound] / ROOFLINE.attained, scheduled) + fixed, times[bound], bound)
 
     def _times(self, work: Work, resident: int, threads: int) -> dict[str, float]:
         steps = (work.steps or 0) + ROOFLINE.function_steps * (work.functions or 0)

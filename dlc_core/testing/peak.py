@@ -124,14 +124,16 @@ def measure_machine() -> Machine:
     uncached = min(max(4 * caches[-1], 1 << 25), MEMORY_BYTES)
     cached = [read_bandwidth(size // 2, lanes) for size in caches]
     by_all_cores = read_bandwidth(uncached // description.cores, lanes, threads=description.cores)
+    described, flops = Machine.of(description), 1e9 * peak_gflops(lanes, description.vector_registers)
     return Machine(
-        1e9 * peak_gflops(lanes, description.vector_registers),
+        flops,
         (*cached, read_bandwidth(uncached, lanes)),
         caches,
         by_all_cores,
         measured=True,
         fork_seconds=description.fork_cycles / description.frequency,
         call_seconds=description.call_seconds,
+        frequency=description.frequency * flops / described.flops,
     )
 
 

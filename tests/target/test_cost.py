@@ -10,10 +10,11 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core import nn, te
+from dlc_core.decisions import Choice
 from dlc_core.ir.expr import const
 from dlc_core.passes.lower.arena import ALIGN, Request, live_peak, plan
 from dlc_core.passes.lower.costs import work_of
-from dlc_core.runtime.measure.explain import fit_of
+from dlc_core.runtime.measure.explain import fit_of, scheduled_cycles
 from dlc_core.target import Description, Dot
 from dlc_core.target.cost import Machine, Work
 from dlc_core.target.heuristics import ROOFLINE
@@ -53,11 +54,46 @@ def test_functions_are_counted_and_only_read_parts_of_tables():
     assert found.bytes == 24 * 4 + 3 * 8 + 24 * 4
 
 
+def test_gathers_are_accesses_whose_addresses_differ_along_the_innermost_axis():
+    x = te.placeholder((1000, 8), name="x")
+    rows = te.placeholder((3,), "int64", name="rows")
+    columns = te.placeholder((5,), "int64", name="columns")
+    whole = te.compute((3, 8), lambda i, j: x[rows[i], j])
+    single = te.compute((3, 5), lambda i, j: x[i, columns[j]] + x[j, columns[i % 5]])
+    assert work_of(te.create_prim_func([x, rows, whole])).gathers == 0
+    assert work_of(te.create_prim_func([x, columns, single])).gathers == 15
+
+
+def test_a_kernel_takes_the_cycles_of_its_schedule():
+    machine = replace(MACHINE, frequency=2e9)
+    given = work(steps=10**7)
+    plain, scheduled, small = (machine.estimate(given, cycles=cycles) for cycles in (0, 2e6, 10))
+    assert plain is not None
+    assert scheduled is not None
+    assert scheduled.seconds == pytest.approx(1e-3)
+    assert (scheduled.limit, scheduled.bound) == (plain.limit, plain.bound)
+    assert small == plain
+    two = machine.estimate(given, threads=2, cycles=2e6)
+    assert two is not None
+    assert two.seconds == pytest.approx(5e-4)
+
+
+def test_cycles_of_a_schedule_are_those_of_a_chosen_value():
+    texts = [
+        "loops.threads=one | one: 9000 cycles",
+        "gemm.tile=MxN 6x2 | MxN 6x2: 500 cycles | 1x1 1x1: 9e5 cycles",
+    ]
+    choices = [Choice.parse(text) for text in texts]
+    assert scheduled_cycles(choices) == 500
+    assert scheduled_cycles(choices[:1]) == 0
+
+
 def test_work_that_depends_on_dims_is_unknown():
     n = te.var("n")
     x = te.placeholder((n,), name="x")
     found = work_of(te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0)]))
     assert found == Work(None, None, 0, None, None)
+    assert Work.of_record(found.record()) == found
     assert MACHINE.estimate(found) is None
 
 

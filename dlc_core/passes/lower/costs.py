@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, post_order
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Call, Cast, Expr, Load, const_value
+from dlc_core.ir.expr import Binary, Call, Cast, Expr, Load, Var, const_value
 from dlc_core.ir.expr import post_order as expr_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
@@ -43,11 +43,11 @@ def work_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Seque
     for index, buffer in enumerate(func.buffers):
         elements, touched = const_value(buffer.num_elements()), count.touched[buffer]
         if elements is None or touched is None:
-            return Work(count.flops, count.steps, count.functions, None, None)
+            return Work(count.flops, count.steps, count.functions, None, None, count.gathers)
         moved = min(elements, touched) * buffer.dtype.itemsize
         total += moved
         constant += moved if index in constants else 0
-    return Work(count.flops, count.steps, count.functions, total, constant)
+    return Work(count.flops, count.steps, count.functions, total, constant, count.gathers)
 
 
 class _Count:
@@ -58,15 +58,18 @@ class _Count:
         self.flops: int | None = 0
         self.steps: int | None = 0
         self.functions: int | None = 0
+        self.gathers: int | None = 0
         self.touched: dict[Buffer, int | None] = defaultdict(int)
+        self._innermost: Var | None = None
 
     def visit(self, stmt: Stmt, times: int | None) -> None:
         match stmt:
             case Store():
                 self._expr(stmt.value, times)
-                self._touch(stmt.buffer, times)
+                self._access(stmt, times)
             case For():
                 extent = const_value(stmt.extent)
+                self._innermost = stmt.var
                 self.visit(stmt.body, None if times is None or extent is None else times * extent)
             case Seq():
                 for each in stmt.stmts:
@@ -76,21 +79,27 @@ class _Count:
             case Let():
                 self._expr(stmt.value, times)
                 self.visit(stmt.body, times)
-            case Alloc() | Block() | View():
+            case Block():
+                self._innermost = stmt.axes[-1].var if stmt.axes else self._innermost
+                self.visit(stmt.body, times)
+            case Alloc() | View():
                 self.visit(stmt.body, times)
             case While():
                 self.visit(stmt.body, None)
 
-    def _touch(self, buffer: Buffer, times: int | None) -> None:
-        known = self.touched[buffer]
-        self.touched[buffer] = None if known is None or times is None else known + times
+    def _access(self, access: Load | Store, times: int | None) -> None:
+        known = self.touched[access.buffer]
+        self.touched[access.buffer] = None if known is None or times is None else known + times
+        data = [e for index in access.indices for e in expr_order(index) if isinstance(e, Load)]
+        if any(e is self._innermost for load in data for index in load.indices for e in expr_order(index)):
+            self.gathers = _add(self.gathers, 1, times)
 
     def _expr(self, expr: Expr, times: int | None) -> None:
         flops = steps = functions = 0
         grouped: dict[int, int] = defaultdict(int)
         for e in expr_order(expr):
             if isinstance(e, Load):
-                self._touch(e.buffer, times)
+                self._access(e, times)
             if e.dtype.scalar is INDEX or e.dtype.is_bool:
                 continue
             if isinstance(e, Binary) and e.op not in _FREE:

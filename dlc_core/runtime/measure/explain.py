@@ -51,7 +51,8 @@ class Kernel:
     """
     work: Work
     estimate: Estimate | None
-    """Its time by the cost model; None if its work depends on symbolic dims."""
+    """Its time by the cost model and the predicted cycles of its schedule; None if its work depends on
+    symbolic dims."""
     plan: str = ""
     """The plans of its schedule, as `GemmPlan` writes them; empty if its rule makes none."""
     trace: str | None = None
@@ -83,6 +84,11 @@ class Kernel:
         if costed and not (rule and rule.preferred):
             return max(costed, key=lambda each: each[:2])[2].why()
         return "" if rule is None else rule.why()
+
+    @property
+    def scheduled(self) -> float:
+        """The cycles on one thread that its schedule was chosen by; see `scheduled_cycles`."""
+        return scheduled_cycles(one for one in self.choices if not one.nodes)
 
     @property
     def not_forced(self) -> list[str]:
@@ -320,11 +326,25 @@ def estimates(exe: CompiledModel, machine: Machine) -> list[tuple[Work, Estimate
     """The work of each kernel call and its estimated time; None if it depends on dims."""
     arena = str(exe.signature.arena_size)
     resident = exe.signature.weights_size + (int(arena) if arena.isdigit() else 0)
-    keys = ("flops", "steps", "functions", "bytes", "constants")
-    works = [Work(*(site.get(key) for key in keys)) for site in exe.about.get("sites", ())]
+    sites = exe.about.get("sites", ())
+    works = [Work.of_record(site) for site in sites]
+    priced = [scheduled_cycles(map(Choice.parse, site.get(DECISIONS, ()))) for site in sites]
     config: Mapping[str, str] = exe.about.get("request", {}).get("config", {})
     with overridden(config.get(HEURISTICS, "")):  # as in the compile
-        return [(w, machine.estimate(w, threads=exe.num_threads, resident=resident)) for w in works]
+        return [
+            (work, machine.estimate(work, threads=exe.num_threads, resident=resident, cycles=cycles))
+            for work, cycles in zip(works, priced, strict=True)
+        ]
+
+
+def scheduled_cycles(choices: Iterable[Choice]) -> float:
+    """The cycles on one thread that the schedule of a kernel was chosen by: the largest predicted cost of a
+    chosen value, such as a register tile; 0 if no value has a cost.
+
+    Costs of choices without a value, such as `loops.threads`, compare rough averages.
+    """
+    chosen = (one.chosen for one in choices if one.value and one.unit == "cycles")
+    return max((one.cost for one in chosen if one and one.cost), default=0.0)
 
 
 def explain(
@@ -427,4 +447,14 @@ def regrouped(before: Explanation, after: Explanation) -> list[tuple[tuple[str, 
     return found
 
 
-__all__ = ["Explanation", "Fit", "Kernel", "Refusal", "Segment", "explain", "fit_of", "regrouped"]
+__all__ = [
+    "Explanation",
+    "Fit",
+    "Kernel",
+    "Refusal",
+    "Segment",
+    "explain",
+    "fit_of",
+    "regrouped",
+    "scheduled_cycles",
+]
