@@ -23,6 +23,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.artefact.saving import Saved
 from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.memory.mapped import return_free
 from dlc_core.support.garbage import fewer_collections
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target, TargetKind
@@ -178,7 +179,17 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
             _map_weights(exe, store.get(key))
         except DlcError as error:  # a cache that cannot be written never fails a compile
             exe.report["cache"] = f"not stored: {error.what}"
+    _release_memory(exe)
     return exe
+
+
+def _release_memory(exe: Executable) -> None:
+    """Give memory that only a compile needs back to the system, because a process often serves the model."""
+    for part in (exe, *exe.regions.values()):
+        release = getattr(part.codegen, "release", None)
+        if release is not None:
+            release()
+    return_free()
 
 
 def _is_cacheable(model: Any, request: CompileRequest) -> bool:

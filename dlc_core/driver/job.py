@@ -23,7 +23,7 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.graph.partition import PARTITIONER, region_of
 from dlc_core.passes.graph.regions import Candidate
-from dlc_core.passes.lower.describe import interface_of
+from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.reproducer import write_reproducer
@@ -134,7 +134,8 @@ class Job:
         if self.reporter is not None:
             self.reporter.step("codegen", self.target.codegen)
         start = time.perf_counter()
-        signature, constants = module.attrs["signature"], list(module.attrs["constants"])
+        module, constants = _without_constants(module)
+        signature = module.attrs["signature"]
         # Both release the interpreter lock.
         with ThreadPoolExecutor(1, "dlc-weights") as executor:
             packed = executor.submit(pack_weights, signature, constants)
@@ -347,24 +348,40 @@ def _host_program(module: IRModule) -> Program | None:
     return Program.of(entry, module.attrs["constants"], segments)
 
 
+def _without_constants(module: IRModule) -> tuple[IRModule, list[tuple[int, Constant]]]:
+    """A module that has only the constants of its graphs, and a list of all of them.
+
+    Kernels read constants from memory. Only `pack_weights` holds their arrays, so that it can free them.
+    """
+    constants: list[tuple[int, Constant]] = list(module.attrs["constants"])
+    kept = {id(array.data) for array in arrays_of(module)}
+    of_graphs = tuple(each for each in constants if id(each[1]) in kept)
+    return module.with_attrs(constants=of_graphs), constants
+
+
 def pack_weights(signature: Signature, constants: list[tuple[int, Constant]]) -> NDArray:
     """Return all constants at the offsets of the memory plan, written by several threads.
 
-    The list is emptied, so that a constant is freed when it has been written.
+    The list is emptied, so that a constant is freed when it has been written. The largest are written first:
+    while one is written, it is in memory twice.
     """
     weights = long_lived_bytes(signature.weights_size)
-    following = signature.weights_size
+    begins = [offset for offset, _ in constants] + [signature.weights_size]
+    ends = [0] + [offset + constant.nbytes for offset, constant in constants]
+    for end, begin in zip(ends, begins, strict=True):
+        weights[end:begin] = 0  # the same model gives the same bytes
+    constants.sort(key=lambda each: each[1].nbytes)
     with ThreadPoolExecutor(min(MOST_PACKERS, usable_cores()), "dlc-weights") as executor:
         written = []
         while constants:
-            offset, constant = constants.pop()
-            end = offset + constant.nbytes
-            written.append(executor.submit(write_constant, constant, weights[offset:end]))
-            weights[end:following] = 0  # the same model gives the same bytes
-            following = offset
+            written.append(executor.submit(_write_at, weights, *constants.pop()))
     for each in written:
         each.result()
     return weights
+
+
+def _write_at(weights: NDArray, offset: int, constant: Constant) -> None:
+    write_constant(constant, weights[offset : offset + constant.nbytes])
 
 
 __all__ = ["ABOUT", "Job", "ProgressReporter", "pack_weights"]

@@ -58,6 +58,8 @@ class Codegen(Protocol):
     - `forms` are the names of all `sources` that `emit` returns.
     - `source(artifact, form) -> str | None` makes a readable form that an artefact does not contain from
       those that it contains.
+    - `release()` frees memory that the code generator needs only during a compile. It is called after the
+      compile of a model.
     """
 
     name: str

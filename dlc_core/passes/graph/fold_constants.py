@@ -39,6 +39,7 @@ from dlc_core.op.std import BY_NAME
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.inline import inlined
 from dlc_core.passes.heuristics import CONSTANTS
+from dlc_core.runtime.memory.mapped import drop_pages
 from dlc_core.support.record import record
 
 IF = BY_NAME["if_"]
@@ -82,6 +83,7 @@ class FoldConstants(GraphPass):
         folded = _constant(value)
         for arg in args:
             folded.add_spans(arg.spans)
+            drop_pages(arg.attrs["value"].data)
         return folded
 
 

@@ -8,9 +8,7 @@ the kernels' workspaces. The module's attributes describe the call; see `Signatu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from dlc_core.graph.node import Function, Node, post_order
@@ -56,23 +54,14 @@ class BuildMain(Pass):
         overwrites = machine is not None and machine.control
         guard_layout = GuardLayout.of(context, machine)
         weights = Weights(align, guard_layout)
-        funcs: dict[str, PrimFunc] = {}
+        builder = _Builder(module, weights, align, overwrites)
+        funcs = builder.funcs
         signatures: dict[str, Signature] = {}
         peaks: dict[str, int | None] = {}
-
-        def nested(body: Function, base_name: str, outer: Record) -> NativeBody:
-            name = unique_name(base_name, {**module.functions, **funcs})
-            record = outer.of_body()
-            inner = partial(nested, outer=record)
-            made = _entry(module, body, name, weights, inner, record, align=align, overwrites=overwrites)
-            funcs[name] = replace(made.func, attrs={})
-            return NativeBody(name, made.signature.symbols, made.plan.size, made.checked, made.slots)
-
         guards: dict[str, Guard] = {}
         for name, function in native_entries(module).items():
             record = Record(module.functions)
-            inner = partial(nested, outer=record)
-            made = _entry(module, function, name, weights, inner, record, align=align, overwrites=overwrites)
+            made = builder.entry(function, name, record)
             funcs[name] = made.func
             signatures[name] = replace(made.signature, sites=tuple(record.sites))
             peaks[name] = made.plan.live_peak
@@ -109,37 +98,50 @@ def _without_repack_requests(module: IRModule) -> IRModule:
     return module.with_functions(kernels)
 
 
-def _entry(
-    module: IRModule,
-    function: Function,
-    name: str,
-    weights: Weights,
-    nested: Callable[[Function, str], NativeBody],
-    record: Record,
-    *,
-    align: int,
-    overwrites: bool,
-) -> Entry:
-    """Plan a function's memory and emit the function.
+@dataclass(frozen=True)
+class _Builder:
+    """Builds the functions of one module's entries. Their constants are in `weights`.
 
-    `nested` builds the body of a control flow. Values in the arena begin at multiples of `align` bytes.
-    `overwrites` allows outputs to reuse the memory of inputs that are no longer read. `record` is the record
-    of failed checks.
+    Values in the arena begin at multiples of `align` bytes. `overwrites` allows outputs to reuse the memory
+    of inputs that are no longer read.
     """
-    nodes = [n for n in post_order(function.body) if is_step(n)]
-    controls = {
-        n: Control(n, lambda body, part: nested(body, f"{name}_{part}"), weights.guard_layout)
-        for n in nodes
-        if is_control(n)
-    }
-    kernels: dict[Node, PrimFunc] = {n: module[n.attrs["symbol"]] for n in nodes if n not in controls}
-    workspaces = {n: controls[n].workspaces if n in controls else _workspaces(n, kernels[n]) for n in nodes}
-    pairs = {n: func.attrs.get(OVERWRITES, ()) for n, func in kernels.items()} if overwrites else {}
-    steps = steps_of(
-        function, workspaces, pairs, keeps_order=bool(controls) or weights.guard_layout is not None
-    )
-    plan = plan_memory(steps, align, None if weights.guard_layout is None else weights.guard_layout.allocate)
-    return Emitter(module, function, name, weights, controls, plan, record).entry()
+
+    module: IRModule
+    weights: Weights
+    align: int
+    overwrites: bool
+    funcs: dict[str, PrimFunc] = field(default_factory=dict)
+    """The functions so far, by name."""
+
+    def entry(self, function: Function, name: str, record: Record) -> Entry:
+        """Plan a function's memory and emit the function. `record` is the record of failed checks."""
+        guard_layout = self.weights.guard_layout
+
+        def nested(body: Function, part: str) -> NativeBody:
+            return self._body(body, f"{name}_{part}", record)
+
+        nodes = [n for n in post_order(function.body) if is_step(n)]
+        controls = {n: Control(n, nested, guard_layout) for n in nodes if is_control(n)}
+        kernels = {n: self._kernel(n) for n in nodes if n not in controls}
+        workspaces = {
+            n: controls[n].workspaces if n in controls else _workspaces(n, kernels[n]) for n in nodes
+        }
+        pairs = {n: func.attrs.get(OVERWRITES, ()) for n, func in kernels.items()} if self.overwrites else {}
+        steps = steps_of(function, workspaces, pairs, keeps_order=bool(controls) or guard_layout is not None)
+        plan = plan_memory(steps, self.align, None if guard_layout is None else guard_layout.allocate)
+        return Emitter(self.module, function, name, self.weights, controls, plan, record).entry()
+
+    def _body(self, body: Function, base_name: str, outer: Record) -> NativeBody:
+        """Build the body of a control flow."""
+        name = unique_name(base_name, {**self.module.functions, **self.funcs})
+        made = self.entry(body, name, outer.of_body())
+        self.funcs[name] = replace(made.func, attrs={})
+        return NativeBody(name, made.signature.symbols, made.plan.size, made.checked, made.slots)
+
+    def _kernel(self, call: Node) -> PrimFunc:
+        func = self.module[call.attrs["symbol"]]
+        assert isinstance(func, PrimFunc)
+        return func
 
 
 def _workspaces(n: Node, func: PrimFunc) -> list[Buffer]:

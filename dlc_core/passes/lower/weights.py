@@ -16,6 +16,7 @@ from dlc_core.ir.types import TensorType, tensor_type
 from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.passes.lower.guard_layout import PAGE, GuardLayout, slot
 from dlc_core.runtime.guard.mode import Slot
+from dlc_core.runtime.memory.mapped import drop_pages
 from dlc_core.schedule.index_map import IndexMap
 
 NDArray = np.ndarray[Any, Any]
@@ -80,12 +81,14 @@ class Weights:
 
 
 def write_constant(constant: Constant, to: NDArray) -> None:
-    """Write a constant to an array of exactly its bytes."""
+    """Write a constant to an array of exactly its bytes. Pages of the model's file are dropped after that."""
     allocate: Any = to.view(constant.dtype).reshape(constant.shape)
     if isinstance(constant, Repacked):
         constant.write(allocate)
+        drop_pages(constant.source)
     else:
         np.copyto(allocate, constant)
+        drop_pages(constant)
 
 
 __all__ = ["ALIGN", "Constant", "Repacked", "Weights", "write_constant"]

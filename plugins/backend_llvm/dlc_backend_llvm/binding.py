@@ -20,6 +20,7 @@ from typing import Any
 
 from dlc_core.diag import PluginError
 from dlc_core.disk_cache import disk_cached
+from dlc_core.runtime.memory.mapped import drop_code
 
 LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -49,6 +50,15 @@ def llvm() -> Any:
             module.initialize_native_asmparser()
             _loaded.append(module)
     return _loaded[0]
+
+
+def release() -> None:
+    """Drop the pages of LLVM's code from the memory of this process; they are most of what LLVM takes between
+    compiles.
+    """
+    if _loaded:
+        with LOCK:
+            drop_code(str(Path(_loaded[0].__file__).parent))
 
 
 @lru_cache(maxsize=1)
@@ -83,4 +93,4 @@ def installed() -> str:
     return "\n".join(words)
 
 
-__all__ = ["LOCK", "installed", "llvm", "llvm_version"]
+__all__ = ["LOCK", "installed", "llvm", "llvm_version", "release"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_llvm.binding import installed
+from dlc_backend_llvm import binding
 from dlc_backend_llvm.form import FORMAT
 from dlc_backend_llvm.kind import cpu_of
 from dlc_core.disk_cache import disk_cached
@@ -78,6 +78,10 @@ class LlvmCodegen:
         level = artifact.metadata.get("opt", 2)
         return engine.assemble(text if isinstance(text, str) else text(), triple, cpu, features, opt=level)
 
+    def release(self) -> None:
+        """Drop the memory that LLVM's code takes in this process until the next compile."""
+        binding.release()
+
     def export(self, exe: Any, path: Path) -> list[Path]:
         """Write a library with a C header, or a folder of objects (see `dlc_backend_llvm.export`)."""
         return exporting.export(exe, path)
@@ -91,7 +95,7 @@ def _rest_object(text: str, triple: str, cpu: str, features: str, level: int) ->
     def make() -> bytes:
         return engine.compile_ir(text, triple, cpu, features, opt=level)
 
-    stamp = installed()
+    stamp = binding.installed()
     key = f"{stamp}\n{triple} {cpu} {features} {level}\n{text}"
     return disk_cached("entries", key, make) if stamp else make()
 
