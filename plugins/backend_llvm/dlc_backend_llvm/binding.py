@@ -1,7 +1,8 @@
 """The only access to LLVM: `llvm()` returns llvmlite's binding module, loaded and initialised on first use.
 
 Importing llvmlite takes 60 to 130 ms, and importing the plugin must be fast. Therefore no other file of this
-package imports llvmlite. All targets that llvmlite was built with are initialised, for cross compilation.
+package imports llvmlite. The targets of other machines take memory, so `target_of` initialises them only for
+cross compilation.
 
 `LOCK` is a global re-entrant lock. Every sequence of LLVM calls runs under it, because llvmlite serialises
 only single calls.
@@ -18,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dlc_backend_llvm.triples import normal_arch
 from dlc_core.diag import PluginError
 from dlc_core.disk_cache import disk_cached
 from dlc_core.runtime.memory.mapped import drop_code
@@ -30,8 +32,8 @@ _loaded: list[Any] = []
 
 
 def llvm() -> Any:
-    """The module `llvmlite.binding`, with all targets initialised. Raises PluginError if it cannot be
-    imported.
+    """The module `llvmlite.binding`, with this machine's target initialised. Raises PluginError if it cannot
+    be imported.
     """
     if _loaded:
         return _loaded[0]
@@ -45,11 +47,27 @@ def llvm() -> Any:
                     why=f"{type(error).__name__}: {error}",
                     hint="install it with: pip install 'llvmlite>=0.46'",
                 ) from error
-            module.initialize_all_targets()
-            module.initialize_all_asmprinters()
+            module.initialize_native_target()
+            module.initialize_native_asmprinter()
             module.initialize_native_asmparser()
             _loaded.append(module)
     return _loaded[0]
+
+
+def target_of(triple: str) -> Any:
+    """LLVM's target for a triple. The targets of other machines are initialised on their first use. Raises
+    RuntimeError if LLVM has none.
+    """
+    with LOCK:
+        if normal_arch(triple) != normal_arch(llvm().get_process_triple()):
+            _initialise_all()
+        return llvm().Target.from_triple(triple)
+
+
+@lru_cache(maxsize=1)
+def _initialise_all() -> None:
+    llvm().initialize_all_targets()
+    llvm().initialize_all_asmprinters()
 
 
 def release() -> None:
@@ -93,4 +111,4 @@ def installed() -> str:
     return "\n".join(words)
 
 
-__all__ = ["LOCK", "installed", "llvm", "llvm_version", "release"]
+__all__ = ["LOCK", "installed", "llvm", "llvm_version", "release", "target_of"]

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
-from dlc_backend_llvm.binding import LOCK, llvm
+from dlc_backend_llvm.binding import LOCK, llvm, target_of
 from dlc_backend_llvm.host import abi_name, describe, host_cpu
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
@@ -126,8 +126,7 @@ def _prepared(
 
 @lru_cache(maxsize=32)
 def _machine(triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bool) -> Any:
-    target = llvm().Target.from_triple(triple)
-    return target.create_target_machine(
+    return target_of(triple).create_target_machine(
         cpu=cpu,
         features=features,
         opt=opt,
@@ -215,11 +214,8 @@ class Engine:
 
     def __init__(self) -> None:
         host = host_cpu()
-        binding = llvm()
         self._triple = host.triple
-        self._machine = binding.Target.from_triple(host.triple).create_target_machine(
-            reloc="pic", codemodel="small", jit=True
-        )
+        self._machine = target_of(host.triple).create_target_machine(reloc="pic", codemodel="small", jit=True)
 
     def load(self, *objects: bytes, keep: bool = False) -> Loaded:
         """Link relocatable objects into executable memory and return a handle.

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 
-from dlc_backend_llvm.binding import LOCK, llvm
+from dlc_backend_llvm.binding import LOCK, llvm, target_of
 from dlc_core.diag import TargetError
 
 _READY = "; ready\n"
@@ -90,7 +90,7 @@ def assembly(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
     """Compile LLVM IR to assembly in this process."""
     with LOCK:
         binding = llvm()
-        machine = binding.Target.from_triple(triple).create_target_machine(
+        machine = target_of(triple).create_target_machine(
             cpu=cpu, features=features, opt=1, codemodel="small", abiname=abi
         )
         context = binding.create_context()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from dlc_backend_llvm.binding import llvm
+from dlc_backend_llvm.binding import target_of
 from dlc_backend_llvm.engine import compile_ir
 from dlc_backend_llvm.host import abi_name, describe
 from dlc_backend_llvm.objects import read_object
@@ -116,7 +116,7 @@ def test_every_served_triple_has_code() -> None:
                 triple = "-".join(filter(None, (arch, "unknown", system, ending)))
                 check_served(triple)
                 assert normal_arch(triple) == arch
-                assert llvm().Target.from_triple(triple)
+                assert target_of(triple)
     for triple in (
         "x86_64-pc-windows-msvc",
         "arm64-apple-darwin23.1",
