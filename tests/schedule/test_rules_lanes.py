@@ -159,3 +159,15 @@ def test_channels_are_tiled_for_l1():
     assert around(scheduled(depthwise(1, 7, 8, 64, **case), several))[:2] == [1, 7]
     large = replace(one, caches=(1 << 16, 1 << 20))
     assert around(scheduled(depthwise(1, 6, 8, 64, **case), large))[:2] == [1, 6]
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_axes_of_one_element_after_the_contiguous_one_do_not_count(units):
+    """The windows of a grey image are computed in vectors along its rows."""
+    x = param("x", tensor_type((2, 9, 37, *[1] * units), "float32"))
+    y = std.max_pool(
+        x, kernel=(3, 3, 1)[: 1 + units], padding=(1, 0, 1, 0) if units == 1 else (1, 1, 0, 0, 1, 0), **LAST
+    )
+    scheduled = check_schedule(kernel_of(std.relu(y)), Description(vector_bits=256))
+    assert scheduled.attrs["rule"] == "cpu.lanes"
+    assert any(loop.kind == "vectorized" for loop in stmts(scheduled.body) if isinstance(loop, For))

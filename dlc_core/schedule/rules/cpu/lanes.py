@@ -40,7 +40,7 @@ from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
-from dlc_core.tir.stmt import Block, PrimFunc, Store
+from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 VECTORS = Decision("window.vectors", "Vectors of channels per tile.", ("one", "several"), has_values=True)
 PIXELS = Decision("window.pixels", "Neighbouring results per tile.", ("one", "several"), has_values=True)
@@ -57,7 +57,8 @@ class LanesRule(ScheduleRule):
     """The rule for pooling, depthwise convolution and column sums.
 
     It applies if the kernel has one reduction of one value and pointwise blocks, and if the innermost axis of
-    the reduction's result is contiguous in what it reads and has at least two elements.
+    the reduction's result is contiguous in what it reads and has at least two elements. Axes of one element
+    after it do not count, such as the channel of a grey image.
     """
 
     name: ClassVar[str] = "cpu.lanes"
@@ -80,6 +81,7 @@ class LanesRule(ScheduleRule):
         ):
             return False
         axes = spatial(found[0])
+        axes = axes[: len(axes) - _units(axes)]
         return bool(axes) and (extent_of(axes[-1]) or 0) > 1 and contiguous_over(found[0], axes[-1].var)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
@@ -88,6 +90,10 @@ class LanesRule(ScheduleRule):
         block = BlockRV(reductions(s.func)[0].name)
         borders = s.get_producers(block)
         out = epilogue_of(s, block)
+        for handle in s.get_blocks():
+            axes = spatial(s.get(handle))
+            if 0 < (units := _units(axes)) < len(axes):
+                s.fuse_block_axes(handle, len(axes) - units - 1, units + 1)
         *outer, column = s.get_loops(out)
         lanes = machine.lanes(32)
         points = _points(s.get(block), s.extent(outer[-1])) if outer and not machine.short_code else 1
@@ -128,6 +134,11 @@ class LanesRule(ScheduleRule):
             for nest_part in part.peel(s, part.tiles, part.point, cuts):
                 for last in nest_part.peel(s, nest_part.strips, nest_part.strip, [full]):
                     last.schedule(s, lanes)
+
+
+def _units(axes: Sequence[IterVar]) -> int:
+    """Return the number of axes of one element at the end."""
+    return next((n for n, axis in enumerate(reversed(axes)) if extent_of(axis) != 1), len(axes))
 
 
 @record(frozen=True)
