@@ -137,8 +137,8 @@ class Description:
     """Loads of such vectors that a core starts per cycle; usual for server cores."""
     fma_latency: float = 4.0
     """Cycles from the start of a multiply-add until its result can be used; usual for server cores."""
-    frequency: float = 3e9
-    """Cycles a second."""
+    frequency: float = 3.6e9
+    """Cycles a second: by default that of common server cores while one computes in vectors."""
     fork_cycles: int = 4096
     """Cycles to start a parallel loop on worker threads and to wait for its end."""
     cache_bandwidths: tuple[float, ...] = ()
@@ -147,8 +147,8 @@ class Description:
     """Bytes a second that one core reads from memory."""
     memory_scaling: float = 1 / 3
     """The memory bandwidth of all cores is that of one core times (number of cores) to this power."""
-    call_seconds: float = 2e-7
-    """Seconds of a kernel call, in addition to its work."""
+    call_seconds: float = 4e-8
+    """Seconds of a kernel call, in addition to its work.  Zen 4: few elements take 20 to 50 ns."""
     launch_seconds: float = 2e-6
     """Seconds of a launch on a separate device."""
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -166,14 +166,16 @@ class Description:
     def bytes_per_cycle(self) -> tuple[float, ...]:
         """The bytes per cycle that one core reads from each cache level, L1 first, and from memory.
 
-        The default without `cache_bandwidths` is two vectors from L1, three quarters of a vector from L2 and
-        eight bytes from further levels. No level is faster than the one before.
+        The default without `cache_bandwidths` is that of the loads per cycle from L1, half of it from L2, and
+        16 bytes from further levels. Zen 4 reads 56, 30 and 16 bytes (`python -m benchmarks.fit`). No level
+        is faster than the one before.
         """
-        vector = max(4.0, self.vector_bits / 8)
+        vector = max(4.0, self.vector_bits / 8 * self.vector_units / self.fma_per_cycle)
+        loads = self.loads_per_cycle * vector
         rates: list[float] = []
         for level in range(len(self.caches)):
             given = self.cache_bandwidths[level : level + 1]
-            rate = given[0] if given else (2 * vector, 0.75 * vector)[level] if level < 2 else 8.0
+            rate = given[0] if given else (loads, loads / 2)[level] if level < 2 else 16.0
             rates.append(min(rate, *rates) if rates and not given else rate)
         return (*rates, self.memory_bandwidth / self.frequency)
 

@@ -142,7 +142,7 @@ def test_a_description_implies_a_machine():
     assert len(machine.bandwidths) == 4
     assert list(machine.bandwidths) == sorted(machine.bandwidths, reverse=True)
     scalar = Machine.of(Description())
-    assert scalar.flops == 2 * 3e9
+    assert scalar.flops == 2 * Description().frequency
 
 
 def test_launches_use_all_units_and_shared_levels():
@@ -220,11 +220,13 @@ def test_levels_are_never_faster_than_the_level_before():
     record = Description(
         vector_bits=512, caches=(32 << 10, 1 << 20, 32 << 20), frequency=2e9, memory_bandwidth=8e9
     )
-    assert record.bytes_per_cycle == (128.0, 48.0, 8.0, 4.0)
+    assert record.bytes_per_cycle == (128.0, 64.0, 16.0, 4.0)
+    halved = replace(record, vector_units=1, fma_per_cycle=2.0)  # units of half a register
+    assert halved.bytes_per_cycle == (64.0, 32.0, 16.0, 4.0)
     given = replace(record, cache_bandwidths=(64.0, 32.0, 16.0))
     assert given.bytes_per_cycle == (64.0, 32.0, 16.0, 4.0)
     assert Machine.of(given).bandwidths == (128e9, 64e9, 32e9, 8e9)
-    assert replace(record, vector_bits=0).bytes_per_cycle == (8.0, 3.0, 3.0, 4.0)
+    assert replace(record, vector_bits=0).bytes_per_cycle == (8.0, 4.0, 4.0, 4.0)
 
 
 def test_descriptions_give_costs_of_forks_and_launches():

@@ -205,7 +205,7 @@ def _forms(shape: Shape, core: Core, parts: bool, static_rows: bool) -> list[For
 def scaling(shape: Shape, core: Core) -> float:
     """Cycles to scale rows, to test whether they are finite, and to select results."""
     moved = STRASSEN.scaled_reads * shape.inner + STRASSEN.scaled_results * shape.columns
-    return FLOAT * shape.rows * moved / core.bandwidth_beyond_l2
+    return FLOAT * shape.rows * moved / _llc_rate(core)
 
 
 def choose_plan(shape: Shape, core: Core, levels: int, given: Plan | None = None) -> Plan | None:
@@ -252,6 +252,11 @@ def direct_cycles(shape: Shape, core: Core) -> float:
     return core.products(
         shape.inner * domain_cycles(shape.rows, vectors, tile.rows, tile.vectors, core.rates)
     )
+
+
+def _llc_rate(core: Core) -> float:
+    """Bytes per cycle of operands and sums that L2 does not hold."""
+    return min(STRASSEN.llc_bytes_per_cycle, core.bandwidth_beyond_l2)
 
 
 def is_memory_bound(shape: Shape, core: Core) -> bool:
@@ -305,7 +310,7 @@ def plans(shape: Shape, core: Core, levels: int = 1) -> tuple[Plan, ...]:
         (STRASSEN.l2_row_traffic if in_l2 else STRASSEN.row_traffic[levels])
         * lhs_bytes
         * core.threads
-        / core.bandwidth_beyond_l2
+        / _llc_rate(core)
     )
     read = lhs_bytes * (core.threads - 1) / STRASSEN.remote_bytes_per_cycle
     return tuple(replace(one, cycles=one.cycles + sums + read) for one in found)
@@ -321,7 +326,7 @@ def plan_blocks(shape: Shape, core: Core) -> tuple[int, Plan] | None:
     reload = (
         0.0
         if weights <= STRASSEN.l2_fraction * core.l2_bytes
-        else STRASSEN.exposed_reload * weights / core.bandwidth_beyond_l2
+        else STRASSEN.exposed_reload * weights / _llc_rate(core)
     )
     best: tuple[int, Plan] | None = None
     for count in range(max(2, core.threads), shape.rows // STRASSEN.min_block + 1):
@@ -350,7 +355,7 @@ def _combined(shape: Shape, between: float, core: Core, levels: int, by_tiles: b
         return STRASSEN.combined_cycles * shape.rows * shape.columns / core.lanes
     in_l2 = between <= STRASSEN.l2_sum_fraction * core.l2_bytes
     moved = STRASSEN.result_traffic[levels] * shape.rows * shape.columns * FLOAT
-    return moved / (STRASSEN.l2_sum_bytes_per_cycle if in_l2 else core.bandwidth_beyond_l2)
+    return moved / (STRASSEN.l2_sum_bytes_per_cycle if in_l2 else _llc_rate(core))
 
 
 def _column_cycles(rows: int, height: int, width: int, core: Core, levels: int) -> float:

@@ -51,7 +51,7 @@ class StrassenHeuristics:
     exposed_reload: float = 0.125
     """The fraction of weight reads per further block of rows that arithmetic does not hide, if they come from
     the LLC.  Fitted."""
-    memory_fraction: float = 0.28
+    memory_fraction: float = 0.34
     """The fraction of a plain GEMM's cycles that loading the weights from memory may take.  Beyond it the
     GEMM is memory-bound, and fewer multiplications save no time.  Halved and doubled: no kernel of the corpus
     changes."""
@@ -63,6 +63,9 @@ class StrassenHeuristics:
     l2_sum_fraction: float = 1 / 8
     """The fraction of L2 that products may take to be summed at `l2_sum_bytes_per_cycle`.  Halved and
     doubled: no kernel of the corpus changes."""
+    llc_bytes_per_cycle: float = 8.0
+    """Bytes per cycle of operands and sums beyond L2, at most the bandwidth of the LLC.  Reads beside writes
+    get half of it.  Zen 4, not measured alone."""
     l2_sum_bytes_per_cycle: float = 14.0
     """Bytes per cycle with which products are summed in L2.  Fitted."""
     line_cycles: float = 3.0
