@@ -1,7 +1,8 @@
 """A total order of expressions for canonical forms. It is the same in every run.
 
 Variables come first, by name; other atoms follow by operator and a hash of their structure.  Atoms with equal
-keys (variables with one name, or equal expressions of them) are ordered by first use.
+keys (variables with one name, or equal expressions of them) are ordered by the creation of their variables.
+So a replayed schedule orders them like the first one, whatever else was simplified between.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def _label(e: Expr) -> str:
 
 
 class Tie:
-    """The last part of a sort key. It orders atoms with equal keys by first use."""
+    """The last part of a sort key. It orders atoms with equal keys by the creation of their variables, and
+    atoms of the same or of too many variables by first use.
+    """
 
     __slots__ = ("atom",)
 
@@ -39,7 +42,16 @@ class Tie:
         found = _serials.get(self.atom)
         return _serials.setdefault(self.atom, next(_counter)) if found is None else found
 
+    def created(self) -> tuple[int, ...]:
+        """The serial numbers of the variables, in the order of first use."""
+        if isinstance(self.atom, Var):
+            return (self.atom.serial,)
+        return tuple(v.serial for v in self.atom.operand_vars or ())
+
     def __lt__(self, other: Tie) -> bool:
+        mine, others = self.created(), other.created()
+        if mine != others:
+            return mine < others
         # Number both from the left operand, regardless of the order in which the sort compares them.
         return self.serial() < other.serial()
 

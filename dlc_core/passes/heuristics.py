@@ -52,6 +52,9 @@ class ConstantHeuristics:
     growth: int = 9
     """How much larger than its operands a constant of any size may be.  By counting: transformed weights of
     windows of 3 x 3 with steps of 2 have 81 numbers for 9."""
+    table_bytes: int = 1 << 26
+    """The most bytes of a value that depends on constants only and is computed for a smaller result, then
+    dropped.  A limit on memory and time of compiling.  Not measured: values near it were not seen."""
     filled_bytes: int = 1 << 28
     """The most bytes of a tensor of one value that becomes a constant; a call writes larger ones.  Not
     measured: no program of the corpus reads it on one thread."""

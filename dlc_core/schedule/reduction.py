@@ -13,6 +13,7 @@ from dlc_core.ir.expr import (
     Var,
     conjuncts,
     const,
+    const_value,
     free_vars,
     load,
     logical_and,
@@ -181,7 +182,14 @@ def rfactor(program: Program, target: LoopRV, axis: int) -> BlockRV:
             why="a loop that accumulates also moves spatial axes, or holds other blocks too",
         )
     always, sometimes = parts_of(block.predicate, reduce_vars)
-    around = [s for s in chain if s.var in spatial_vars | set(free_vars(always))]
+    used = spatial_vars | set(free_vars(always))
+    unused = [s for s in chain if s.var not in used | reduce_vars]
+    # A loop that the block does not use stays around the combination: where it has no iterations, nothing
+    # writes the partial results.
+    around = [s for s in chain if s.var in used or (s in unused and const_value(s.extent) != 1)]
+    empty = [s for s in chain if s.var in reduce_vars and const_value(s.extent) == 0]
+    if empty:
+        raise program.error(what, *empty, block, why=f"loop {empty[0].var.name!r} has no iterations")
     gone = {s.var for s in chain if s not in around}
     for stmt in (at, *around):
         depends = [v for v in free_vars(stmt.begin, stmt.extent) if v in gone]

@@ -20,6 +20,7 @@ from dlc_core.graph.node import (
     post_order,
     spanned,
 )
+from dlc_core.heuristics import overridden
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -212,6 +213,36 @@ def test_tuples_of_constants_fold(x, checked):
     both = std.split(constant(np.arange(12, dtype=np.float32).reshape(2, 6)), sizes=(1, 1))
     result = checked(FoldConstants(), std.add(x, get_item(both, 1)))
     assert ops(result) == ["add"]
+
+
+def waves(rows, steps):
+    """A sum over `rows` of a large table of waves: (the sum, the table)."""
+    phase = std.mul(
+        constant(np.linspace(0, 1, rows, dtype=np.float32).reshape(rows, 1)),
+        constant(np.arange(steps, dtype=np.float32)),
+    )
+    table = std.mul(std.sin(phase), std.cos(phase))
+    return std.reduce_sum(table, axes=(0,), keepdims=False), table
+
+
+def test_small_results_of_large_tables_fold(checked):
+    """The table is ten times the limit of a folded constant, and is read twice."""
+    total, table = waves(1024, 2560)
+    x = tensor("x", 2560)
+    row = std.slice(table, begins=(5,), ends=(6,), axes=(0,))
+    result = checked(FoldConstants(), std.add(std.add(x, total), row))
+    assert ops(result) == ["add", "add"]
+
+
+def test_large_tables_stay(checked):
+    """Neither a table that the function reads itself nor one above the limit of a table is folded."""
+    _, table = waves(1024, 2560)
+    kept = checked(FoldConstants(), std.add(tensor("x", 1024, 2560), table))
+    assert ops(kept) == ["mul", "sin", "cos", "mul", "add"]
+    total, table = waves(1024, 2560)
+    with overridden({"constants.table_bytes": 1 << 20}):
+        kept = checked(FoldConstants(), std.add(tensor("x", 2560), total))
+    assert ops(kept) == ["mul", "sin", "cos", "mul", "reduce_sum", "add"]
 
 
 def test_big_broadcasts_stay(x):

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import get_annotations
+from itertools import count
 from operator import attrgetter, is_
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -56,6 +57,8 @@ _ROLES: Mapping[str, str] = {
 }
 """The role of a field by the text of its annotation; all others are literals."""
 
+
+_created = count()
 
 _DATA = ("text", "lanes", "literal", "bounds")
 """Roles of fields other than operands, buffers and the type of the value."""
@@ -254,8 +257,15 @@ class Axis(Protocol):
     def var(self) -> Var: ...
 
 
+class _Created(Expr):
+    """An expression that knows its place in the order of creation, `serial`. It is not a field."""
+
+    __slots__ = ("serial",)
+    serial: int
+
+
 @_declared
-class Var(Expr):
+class Var(_Created):
     """A variable, compared by identity. `name` is a hint for printing. Dims may have `bounds`."""
 
     name: str
@@ -266,6 +276,7 @@ class Var(Expr):
         self.name = name
         self.dtype = dtype(dtype_)
         self.bounds = bounds
+        self.serial = next(_created)
         # A reference to itself would be a cycle.
         self.operand_vars = self.operand_loads = ()
 

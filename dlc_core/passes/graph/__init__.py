@@ -5,6 +5,7 @@ from dlc_core.passes.graph.constant_state import ConstantState
 from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
 from dlc_core.passes.graph.dead_code import DeadCode
+from dlc_core.passes.graph.empty_branches import EmptyBranches
 from dlc_core.passes.graph.expand_composites import ExpandComposites
 from dlc_core.passes.graph.fold_batch_norm import FoldBatchNorm
 from dlc_core.passes.graph.fold_constants import FoldConstants
@@ -36,6 +37,7 @@ PASSES = (
     PackWeights,
     FoldConstants,
     ConstantState,
+    EmptyBranches,
     LimitNms,
     Recompose,
     ExpandComposites,
@@ -64,6 +66,7 @@ __all__ = [
     "ConstantState",
     "ConvertLayout",
     "DeadCode",
+    "EmptyBranches",
     "ExpandComposites",
     "FoldBatchNorm",
     "FoldConstants",

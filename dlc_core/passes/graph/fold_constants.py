@@ -7,12 +7,15 @@ Law: the function computes the same values, bit for bit as the reference does.
     if_(True, x, then_branch=f, …)    =>      f(x)
 
 A result larger than `max_bytes` is folded only if its operands together are at least as large. So a broadcast
-does not become an array. Views (transposes, reshapes) of constants stay views.
+does not become an array. A node below such results is folded by the same rule, with the constants that it
+depends on as operands, so that a small sum of a large table of sines is computed at compile time. Views
+(transposes, reshapes) of constants stay views.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -45,6 +48,17 @@ from dlc_core.support.record import record
 IF = BY_NAME["if_"]
 
 
+MAX_DEPTH = 64
+"""The most tables in a row, from a constant on: evaluation is recursive."""
+
+
+class _Chain(NamedTuple):
+    """The constants that a table depends on, and the number of tables in a row down to one of them."""
+
+    constants: tuple[Node, ...]
+    depth: int
+
+
 @record(frozen=True)
 class FoldConstants(GraphPass):
     """Evaluate nodes that depend on constants only; results larger than their operands have at most
@@ -56,35 +70,101 @@ class FoldConstants(GraphPass):
     max_bytes: int | None = None
 
     def run_function(self, function: Function, context: PassContext) -> Function:
-        body = rewrite(function.body, self._fold)
+        tables = _Tables()
+
+        def fold(old: Node, args: tuple[Node, ...]) -> Node | None:
+            return self._fold(old, args, tables)
+
+        body = rewrite(function.body, fold)
         return function if body is function.body else function.with_body(body)
 
-    def _fold(self, old: Node, args: tuple[Node, ...]) -> Node | None:
+    def _fold(self, old: Node, args: tuple[Node, ...], tables: _Tables) -> Node | None:
         if old.op is GET and args[0].op is TUPLE:
             return get_item(args[0], old.attrs["index"])
         if old.op is IF and args[0].op is CONST:
             return _chosen_branch(old, args)
-        decl = old.op
-        if not isinstance(decl, OpDecl) or not decl.pure or any(a.op is not CONST for a in args):
+        if not _foldable(old) or not tables.evaluable(args):
             return None
         size = static_bytes(old.type)
-        if size is None or functions_of(old) or any(map(_depends_on_dims, old.attrs.values())):
-            return None
-        if decl is BY_NAME["full"]:
+        assert size is not None
+        if old.op is BY_NAME["full"]:
             return _filled(old) if size <= CONSTANTS.filled_bytes else None
-        given = sum(array.nbytes for a in args if (array := const_array(a)) is not None)
+        given = sum(array.nbytes for c in tables.constants(args) if (array := const_array(c)) is not None)
         most = CONSTANTS.folded_bytes if self.max_bytes is None else self.max_bytes
         if size > max(most, CONSTANTS.growth * given):
             return None
-        try:
-            value = apply(decl, [a.attrs["value"].data for a in args], old.attrs, old.type)
-        except Exception as error:
-            raise PassError(f"{decl.name} of constants fails: {error}", spans=old.spans) from error
-        folded = _constant(value)
-        for arg in args:
-            folded.add_spans(arg.spans)
-            drop_pages(arg.attrs["value"].data)
+        folded = _constant(_result(old, [tables.value(arg) for arg in args]))
+        for constant_ in tables.constants(args):
+            folded.add_spans(constant_.spans)
+            drop_pages(constant_.attrs["value"].data)
         return folded
+
+
+def _foldable(node: Node) -> bool:
+    """Whether a node can be evaluated once its operands are known."""
+    decl = node.op
+    if not isinstance(decl, OpDecl) or not decl.pure or functions_of(node):
+        return False
+    return static_bytes(node.type) is not None and not any(map(_depends_on_dims, node.attrs.values()))
+
+
+def _result(node: Node, args: Sequence[Value]) -> Value:
+    """The value of a node whose operands have these values."""
+    decl = node.op
+    assert isinstance(decl, OpDecl)
+    try:
+        return apply(decl, args, node.attrs, node.type)
+    except Exception as error:
+        raise PassError(f"{decl.name} of constants fails: {error}", spans=node.spans) from error
+
+
+class _Tables:
+    """Results that depend on constants only and are too large to be folded: their constants and values.
+
+    A table has at most `CONSTANTS.table_bytes`, and so have the values that are kept for a next user.
+    """
+
+    def __init__(self) -> None:
+        self._chains: dict[Node, _Chain | None] = {}
+        self._values: dict[Node, Value] = {}
+        self._bytes = 0
+
+    def evaluable(self, nodes: Sequence[Node]) -> bool:
+        """Whether all the nodes are constants or tables."""
+        return None not in [self._chain(node) for node in nodes]
+
+    def constants(self, nodes: Iterable[Node]) -> list[Node]:
+        """The distinct constants that evaluable nodes depend on."""
+        chains = [self._chain(node) for node in nodes]
+        return list(dict.fromkeys(c for chain in chains if chain is not None for c in chain.constants))
+
+    def _chain(self, node: Node) -> _Chain | None:
+        if node not in self._chains:
+            self._chains[node] = self._found(node)
+        return self._chains[node]
+
+    def _found(self, node: Node) -> _Chain | None:
+        if node.op is CONST:
+            return _Chain((node,), 0)
+        if not _foldable(node) or (static_bytes(node.type) or 0) > CONSTANTS.table_bytes:
+            return None
+        below = [self._chain(arg) for arg in node.args]
+        depth = 1 + max((chain.depth for chain in below if chain is not None), default=0)
+        return None if None in below or depth > MAX_DEPTH else _Chain(tuple(self.constants(node.args)), depth)
+
+    def value(self, node: Node) -> Value:
+        """The value of an evaluable node."""
+        if node.op is CONST:
+            data: Value = node.attrs["value"].data
+            return data
+        if node in self._values:
+            return self._values[node]
+        result = _result(node, [self.value(arg) for arg in node.args])
+        self._bytes += static_bytes(node.type) or 0
+        if self._bytes > CONSTANTS.table_bytes:
+            self._values, self._bytes = {}, static_bytes(node.type) or 0
+        self._values[node] = result
+        return result
 
 
 def _chosen_branch(old: Node, args: tuple[Node, ...]) -> Node | None:

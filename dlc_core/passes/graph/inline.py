@@ -12,14 +12,15 @@ from dlc_core.ir.types import TensorType, dim
 from dlc_core.op.declare import OpDecl
 
 
-def inlined(function: Function, args: Sequence[Node]) -> Node:
+def inlined(function: Function, args: Sequence[Node], dims: Mapping[Var, Expr] | None = None) -> Node:
     """Return the body of a function with arguments for its parameters, and their dims for its symbolic dims.
+    `dims` are further dims, such as new names for data-dependent ones.
 
     Types are inferred again, because the types of arguments may be more specific than those of parameters.
     """
     if len(args) != len(function.params):
         raise UsageError(f"{function.name} takes {len(function.params)} arguments, {len(args)} are given")
-    symbols: dict[Var, Expr] = {}
+    symbols: dict[Var, Expr] = dict(dims or {})
     for own, given in zip(function.params, args, strict=True):
         if isinstance(own.type, TensorType) and isinstance(given.type, TensorType):
             for symbol, size in zip(own.type.shape, given.type.shape, strict=True):

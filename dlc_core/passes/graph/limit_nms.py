@@ -93,7 +93,7 @@ def _needed_rows(boxes: Node, function: Function, users: dict[Node, list[Node]])
             cut = _cut(user) if user.args[0] is current else None
             if cut is not None:
                 limit = max(limit, cut)
-            elif user.args[0] is not current or not _keeps_rows(user, count):
+            elif user.args[0] is not current or not keeps_rows(user, count):
                 return None
             elif user not in rows:
                 rows.add(user)
@@ -114,7 +114,7 @@ def _cut(n: Node) -> int | None:
     return end if begin == 0 and isinstance(end, int) and end >= 0 else None
 
 
-def _keeps_rows(n: Node, count: Expr) -> bool:
+def keeps_rows(n: Node, count: Expr) -> bool:
     """Whether a node computes each row from the same row of its first argument alone."""
     rank = len(n.args[0].shape)
     if not isinstance(n.type, TensorType) or not n.shape or n.shape[0] is not count:
@@ -175,4 +175,4 @@ def _is_cut(e: Expr, count: Var, limit: int) -> bool:
     return len(known) == 1 and isinstance(known[0], int) and known[0] <= limit
 
 
-__all__ = ["LimitNms"]
+__all__ = ["LimitNms", "keeps_rows"]
