@@ -23,6 +23,7 @@ GRAPH = (
     "pack_weights",
     "fold_constants",
     "constant_state",
+    "empty_branches",
     "limit_nms",
     # Composites are recognised before the ones that the target does not keep are expanded.
     "recompose",

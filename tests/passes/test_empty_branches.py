@@ -12,7 +12,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes import PassContext, Pipeline
-from dlc_core.passes.graph import EmptyBranches
+from dlc_core.passes.graph import EmptyBranches, Simplify
 
 RNG = np.random.default_rng(7)
 
@@ -57,9 +57,9 @@ def detector(multiple=4, empty=0, compare=std.equal, more=None):
     return Function("main", tuple(outer), std.gather(outer[0], best, axis=0))
 
 
-def after(function):
+def after(function, *first):
     module = IRModule({"main": function})
-    return Pipeline((EmptyBranches(),)).run(module, PassContext(opt_level=1))["main"]
+    return Pipeline((*first, EmptyBranches())).run(module, PassContext(opt_level=1))["main"]
 
 
 def names(function):
@@ -67,9 +67,10 @@ def names(function):
 
 
 @pytest.mark.parametrize("count", [0, 1, 30])
-def test_nms_behind_a_branch(count):
+@pytest.mark.parametrize("first", [(), (Simplify(),)], ids=["as written", "simplified"])
+def test_nms_behind_a_branch(count, first):
     before = detector()
-    function = after(before)
+    function = after(before, *first)
     assert "if_" not in names(function)
     assert "non_max_suppression" in names(function)
     corners = RNG.uniform(0, 9, (count, 2))

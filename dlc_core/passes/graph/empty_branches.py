@@ -14,6 +14,7 @@ must have an element for each row of NMS, and its other nodes must be defined fo
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from dlc_core.arith import Analyzer
@@ -29,7 +30,7 @@ from dlc_core.graph.node import (
     post_order,
     rewrite,
 )
-from dlc_core.ir.expr import Expr, as_expr
+from dlc_core.ir.expr import Expr, as_expr, const
 from dlc_core.ir.types import static_bytes
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
@@ -125,7 +126,8 @@ def _is_total_node(n: Node) -> bool:
         size = n.args[0].tensor_type.shape[n.attrs["axis"]]
         return isinstance(size, int) and n.args[1].op is CONST
     if n.op is RESHAPE:
-        return static_bytes(n.type) is not None
+        old, new = (math.prod(value.tensor_type.dim_exprs(), start=const(1)) for value in (n.args[0], n))
+        return Analyzer().prove_equal(old, new)
     return isinstance(n.op, OpDecl) and n.op.kind in ("elementwise", "broadcast")
 
 
