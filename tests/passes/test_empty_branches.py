@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlc_core.graph.node import Function, constant, get_item, make_tuple, param, post_order
+from dlc_core.graph.node import Function, const_array, constant, get_item, make_tuple, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.reference import evaluate
 from dlc_core.passes import PassContext, Pipeline
-from dlc_core.passes.graph import EmptyBranches, Simplify
+from dlc_core.passes.graph import EmptyBranches, LimitNms, Simplify
 
 RNG = np.random.default_rng(7)
 
@@ -77,6 +77,12 @@ def test_nms_behind_a_branch(count, first):
     boxes = np.concatenate([corners, corners + RNG.uniform(1, 3, corners.shape)], -1).astype(np.float32)
     feeds = [boxes, RNG.standard_normal(count).astype(np.float32), RNG.integers(0, 3, count)]
     np.testing.assert_array_equal(evaluate(function, feeds), evaluate(before, feeds))
+
+
+def test_nms_is_limited_to_the_boxes_that_are_kept():
+    function = Pipeline((LimitNms(),)).run(IRModule({"main": after(detector())}), PassContext())["main"]
+    (nms,) = (n for n in post_order(function.body) if n.op.name == "non_max_suppression")
+    assert const_array(nms.args[2]).tolist() == [5]
 
 
 def two_rows(kept, boxes):

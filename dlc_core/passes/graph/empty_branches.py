@@ -27,6 +27,7 @@ from dlc_core.graph.node import (
     Function,
     Node,
     const_array,
+    get_item,
     post_order,
     rewrite,
 )
@@ -70,6 +71,8 @@ class EmptyBranches(GraphPass):
 
 
 def _without_branch(old: Node, args: tuple[Node, ...]) -> Node | None:
+    if old.op is GET and args[0].op is TUPLE:
+        return get_item(args[0], old.attrs["index"])
     if old.op is not IF or old.attrs["changing"] != (0, 0):
         return None
     size = _compared_with_zero(args[0])
