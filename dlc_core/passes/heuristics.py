@@ -52,9 +52,16 @@ class ConstantHeuristics:
     growth: int = 9
     """How much larger than its operands a constant of any size may be.  By counting: transformed weights of
     windows of 3 x 3 with steps of 2 have 81 numbers for 9."""
-    table_bytes: int = 1 << 26
-    """The most bytes of a value that depends on constants only and is computed for a smaller result, then
+    table_bytes: int = 1 << 28
+    """The most bytes of a value that depends on constants only and is computed for another result, then
     dropped.  A limit on memory and time of compiling.  Not measured: values near it were not seen."""
+    operand_bytes: int = 1 << 28
+    """The most bytes of a contraction's operand that is folded, because a call would compute it anew.  A
+    limit on the size of artefacts.  Measured on Zen 4: a state-space model gathers an operand of 268 MB in
+    122 ms a call; reading it takes 12 ms."""
+    operand_caches: int = 64
+    """The most bytes of such an operand, in sizes of the last cache: processors with small caches have little
+    memory.  Not measured: it concerns microcontrollers."""
     filled_bytes: int = 1 << 28
     """The most bytes of a tensor of one value that becomes a constant; a call writes larger ones.  Not
     measured: no program of the corpus reads it on one thread."""

@@ -245,6 +245,23 @@ def test_large_tables_stay(checked):
     assert ops(kept) == ["mul", "sin", "cos", "mul", "reduce_sum", "add"]
 
 
+def test_gathered_operands_of_contractions_fold(checked):
+    """Weights as vectors of a code book: above the limits of other constants."""
+    codes = constant(np.random.default_rng(3).integers(0, 256, 6400, dtype=np.int32))
+    book = constant(np.linspace(-1, 1, 256 * 64, dtype=np.float32).reshape(256, 64))
+    matrix = std.reshape(std.gather(book, codes, axis=0), shape=(160, 2560))
+    product = std.matmul(tensor("x", 4, 160), matrix)
+    assert ops(checked(FoldConstants(), product)) == ["matmul"]
+    # Other users can gather the numbers when they read them.
+    other = std.add(tensor("y", 160, 2560), matrix)
+    assert ops(checked(FoldConstants(), other)) == ["gather", "reshape", "add"]
+    # A broadcast makes the operand larger than what is gathered.
+    wide = std.matmul(tensor("z", 3, 4, 160), std.broadcast_to(matrix, shape=(3, 160, 2560)))
+    assert ops(checked(FoldConstants(), wide)) == ["gather", "reshape", "broadcast_to", "matmul"]
+    with overridden({"constants.operand_bytes": 1 << 20}):
+        assert ops(checked(FoldConstants(), product)) == ["gather", "reshape", "matmul"]
+
+
 def test_big_broadcasts_stay(x):
     row = constant(np.arange(1000, dtype=np.float32))
     body = std.broadcast_to(row, shape=(1000, 1000))

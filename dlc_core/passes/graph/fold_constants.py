@@ -10,6 +10,9 @@ A result larger than `max_bytes` is folded only if its operands together are at 
 does not become an array. A node below such results is folded by the same rule, with the constants that it
 depends on as operands, so that a small sum of a large table of sines is computed at compile time. Views
 (transposes, reshapes) of constants stay views.
+
+A contraction reads its operands from memory. So an operand that each call would gather or reduce from
+constants is folded up to `constants.operand_bytes`, unless a broadcast has enlarged it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from dlc_core.graph.node import (
     functions_of,
     get_item,
     make_tuple,
+    node,
     rewrite,
 )
 from dlc_core.ir.expr import Expr, free_vars
@@ -46,6 +50,8 @@ from dlc_core.runtime.memory.mapped import drop_pages
 from dlc_core.support.record import record
 
 IF = BY_NAME["if_"]
+GATHERING = frozenset(BY_NAME[name] for name in ("gather", "gather_elements", "gather_nd", "one_hot"))
+"""Ops that are not fused into a contraction, beside reductions and contractions."""
 
 
 MAX_DEPTH = 64
@@ -53,10 +59,13 @@ MAX_DEPTH = 64
 
 
 class _Chain(NamedTuple):
-    """The constants that a table depends on, and the number of tables in a row down to one of them."""
+    """The constants that a table depends on, the number of tables in a row down to one of them, and the bytes
+    of the largest table that is not fused into a contraction.
+    """
 
     constants: tuple[Node, ...]
     depth: int
+    separate: int
 
 
 @record(frozen=True)
@@ -71,9 +80,11 @@ class FoldConstants(GraphPass):
 
     def run_function(self, function: Function, context: PassContext) -> Function:
         tables = _Tables()
+        operand_bytes = _operand_bytes(context)
 
         def fold(old: Node, args: tuple[Node, ...]) -> Node | None:
-            return self._fold(old, args, tables)
+            folded = self._fold(old, args, tables)
+            return _with_operands(old, args, tables, operand_bytes) if folded is None else folded
 
         body = rewrite(function.body, fold)
         return function if body is function.body else function.with_body(body)
@@ -93,11 +104,25 @@ class FoldConstants(GraphPass):
         most = CONSTANTS.folded_bytes if self.max_bytes is None else self.max_bytes
         if size > max(most, CONSTANTS.growth * given):
             return None
-        folded = _constant(_result(old, [tables.value(arg) for arg in args]))
-        for constant_ in tables.constants(args):
-            folded.add_spans(constant_.spans)
-            drop_pages(constant_.attrs["value"].data)
-        return folded
+        return tables.folded(old, args)
+
+
+def _operand_bytes(context: PassContext) -> int:
+    """The most bytes of a folded operand. Targets with small caches have little memory for constants."""
+    if context.target is None:
+        return CONSTANTS.operand_bytes
+    caches = context.target.describe().caches
+    return min(CONSTANTS.operand_bytes, CONSTANTS.operand_caches * max(caches, default=0))
+
+
+def _with_operands(old: Node, args: tuple[Node, ...], tables: _Tables, operand_bytes: int) -> Node | None:
+    """A contraction with folded operands; None if there are none to fold."""
+    if not isinstance(old.op, OpDecl) or old.op.kind != "contraction":
+        return None
+    new = tuple(
+        tables.folded(arg, arg.args) if tables.is_operand(arg, operand_bytes) else arg for arg in args
+    )
+    return None if new == args else node(old.op, new, old.attrs, old.type)
 
 
 def _foldable(node: Node) -> bool:
@@ -145,12 +170,32 @@ class _Tables:
 
     def _found(self, node: Node) -> _Chain | None:
         if node.op is CONST:
-            return _Chain((node,), 0)
+            return _Chain((node,), 0, 0)
         if not _foldable(node) or (static_bytes(node.type) or 0) > CONSTANTS.table_bytes:
             return None
-        below = [self._chain(arg) for arg in node.args]
-        depth = 1 + max((chain.depth for chain in below if chain is not None), default=0)
-        return None if None in below or depth > MAX_DEPTH else _Chain(tuple(self.constants(node.args)), depth)
+        below = [chain for arg in node.args if (chain := self._chain(arg)) is not None]
+        depth = 1 + max((chain.depth for chain in below), default=0)
+        if len(below) < len(node.args) or depth > MAX_DEPTH:
+            return None
+        assert isinstance(node.op, OpDecl)
+        separate = max((chain.separate for chain in below), default=0)
+        if node.op in GATHERING or node.op.kind in ("reduction", "contraction"):
+            separate = max(separate, static_bytes(node.type) or 0)
+        return _Chain(tuple(self.constants(node.args)), depth, separate)
+
+    def is_operand(self, node: Node, most: int) -> bool:
+        """Whether a contraction's operand is a table to fold."""
+        chain = self._chain(node)
+        size = static_bytes(node.type)
+        return chain is not None and size is not None and size <= min(most, chain.separate)
+
+    def folded(self, node: Node, args: Sequence[Node]) -> Node:
+        """The constant of a node with evaluable arguments."""
+        folded = _constant(_result(node, [self.value(arg) for arg in args]))
+        for constant_ in self.constants(args):
+            folded.add_spans(constant_.spans)
+            drop_pages(constant_.attrs["value"].data)
+        return folded
 
     def value(self, node: Node) -> Value:
         """The value of an evaluable node."""
