@@ -1,4 +1,4 @@
-"""`python -m benchmarks.corpus list|build|measure|check|phases|costs [FOLDER] [--only TEXT] …`"""
+"""`python -m benchmarks.corpus list|build|measure|check|phases|costs|processors [FOLDER] [--only TEXT] …`"""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.what == "costs":
         cases = cases_of(options.folder, named(options.only))
         return costs.run(cases, options.threads, options.seconds, options.json, markdown=options.markdown)
+    elif options.what == "processors":
+        return judge_code(options)
     elif options.what == "phases":
         return run_phases(options.folder, options.only)
     elif options.what == "verdict":
@@ -66,8 +68,10 @@ def parser() -> argparse.ArgumentParser:
             )
         if name == "measure":
             running.add_options(command, apart=True)
-        elif name in ("list", "check", "costs"):
+        elif name in ("list", "check", "costs", "processors"):
             command.add_argument("--markdown", action="store_true", help="print a table as Markdown")
+        if name == "processors":
+            command.add_argument("--processors", default="", help="only these, separated by commas")
         if name == "costs":
             command.add_argument("--threads", type=int, default=1, help="(%(default)s)")
             command.add_argument(
@@ -84,6 +88,7 @@ COMMANDS = {
     "check": "compile each model and compare its results with the stored ones",
     "phases": "run each model in four ways, each in a process of its own",
     "costs": "compare the predicted time of each kernel with its measured time and its roofline",
+    "processors": "compile the models for several processors and judge the assembly of their kernels",
     "one": "build the model of the name --only, in this process",
     "verdict": "check one model file, in this process",
 }
@@ -98,6 +103,22 @@ def run_phases(folder: Path, only: str) -> int:
         sys.stderr.write(phases.rows({path.stem: found[path.stem]}).splitlines()[2] + "\n")
     print(phases.rows(found))
     return int(not all(map(phases.all_right, found.values())))
+
+
+def judge_code(options: argparse.Namespace) -> int:
+    """Print what the code of the kernels is like on each processor. Returns 1 if a model is not compiled."""
+    from benchmarks.corpus import processors
+
+    wanted = named(options.only)
+    paths = [path for path in sorted(options.folder.glob("*.onnx")) if wanted(path.stem)]
+    names = [name for name in options.processors.split(",") if name] or list(processors.PROCESSORS)
+    unknown = sorted({*names} - {*processors.PROCESSORS})
+    if unknown:
+        raise SystemExit(f"no processor {unknown[0]!r}: there are {', '.join(processors.PROCESSORS)}")
+    rows, lines = processors.measured(paths, names)
+    print_table(processors.TITLES, rows, markdown=options.markdown)
+    print("\n".join(lines))
+    return int(any(row[-1] != "0" for row in rows))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ qemu-user).
 
 from __future__ import annotations
 
-import re
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from dlc_backend_llvm.emulator.qemu import emulator, linked_for, problem
 from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.linking import find_compiler
+from dlc_backend_llvm.listing import SYNTAX, Syntax, count, hottest, innermost
 from dlc_backend_llvm.objects import read_object
 
 import dlc_core as dlc
@@ -51,21 +51,6 @@ FACTS = {
 }
 """Vector bits, vector registers, those available for values of a program, FMA."""
 
-PRODUCTS = {
-    "sse2": "mulps",
-    "sse4": "mulps",
-    "avx2": "vfmadd",
-    "avx512": "vfmadd",
-    "a72": "fmla",
-    "n1": "fmla",
-    "riscv": "fmadd.s",
-    "rvv": "vfmacc",
-}
-"""The multiply-add instruction of inner loops of GEMM."""
-
-SCALAR = r"\b(v?(add|mul|div|sub|fmadd\w*)ss|f(add|mul|div|sub|madd)\s+s\d|f(add|mul|div|sub|madd)\.s)\b"
-STACK = r"\(%rsp[,)]|\[sp\b|\(sp\)"
-MOVE = r"\tv?mov[au]ps\s+%\w+, %\w+$|\t(mov|fmv\.s|vmv1r\.v)\s+[vf]"
 HARMLESS = {"memcpy", "memset", "clock_gettime", "dlc_parallel_for"}
 
 
@@ -85,26 +70,8 @@ def compiled(module: nn.Module, shape: tuple[int, ...], target: str, **options: 
     return dlc.compile(made.to_module({"x": shape}), target, params=made.state_dict(), cache=False, **options)
 
 
-def innermost(text: str) -> list[list[str]]:
-    """The instructions of all innermost loops of a listing."""
-    lines = text.splitlines()
-    labels = {m[1]: i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
-    found = []
-    for end, line in enumerate(lines):
-        jump = re.search(r"^\t(?:j\w+|b[\w.]*|cb\w+|tb\w+)\s.*?(\.L\w+)$", line)
-        if jump and labels.get(jump[1], end) < end:
-            found.append((labels[jump[1]], end))
-    return [
-        [line for line in lines[a : b + 1] if re.match(r"\t[a-z]", line)]
-        for a, b in found
-        if not any(a < c and d < b for c, d in found)
-    ]
-
-
-def hottest(machine: str, text: str) -> list[str]:
-    """The loop with the most multiply-adds."""
-    name = PRODUCTS[machine]
-    return max(innermost(text), key=lambda loop: sum(line[1:].startswith(name) for line in loop))
+def syntax_of(machine: str) -> Syntax:
+    return SYNTAX[cpu_of(find_target(f"llvm {MACHINES[machine]}")).arch]
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -128,13 +95,14 @@ def test_products_stay_in_registers(machine: str, module: nn.Module, shape: tupl
     """Accumulators are neither spilled nor moved, and the loop has only multiply-adds as arithmetic."""
     with dlc.PassContext(disabled={"winograd", "row_filter"}):
         text = compiled(module, shape, f"llvm {MACHINES[machine]}").source("asm")
-    loop = hottest(machine, text)
-    products = [line for line in loop if line[1:].startswith(PRODUCTS[machine])]
-    assert len(products) >= 10
-    assert not [line for line in loop if re.search(STACK, line)]
-    assert len([line for line in loop if re.match(MOVE, line)]) <= len(products) // 2
+    syntax = syntax_of(machine)
+    loop = hottest(innermost(text), syntax)
+    products = count(loop, syntax.products)
+    assert products >= 10
+    assert not count(loop, syntax.stack)
+    assert count(loop, syntax.move) <= products // 2
     if machine != "riscv":
-        assert not [line for line in loop if re.search(SCALAR, line)]
+        assert not count(loop, syntax.scalar)
 
 
 KERNELS = {
@@ -154,7 +122,7 @@ def test_rows_and_maps_are_vectors(machine: str) -> None:
         if machine == "riscv":
             continue
         loops = [loop for loop in innermost(exe.source("asm")) if len(loop) > 5]
-        scalar = [sum(bool(re.search(SCALAR, line)) for line in loop) for loop in loops]
+        scalar = [count(loop, syntax_of(machine).scalar) for loop in loops]
         assert all(found <= len(loop) // 4 for found, loop in zip(scalar, loops, strict=True)), name
 
 
