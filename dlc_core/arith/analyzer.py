@@ -267,16 +267,15 @@ class Analyzer(Simplifier):
         self._known.facts.append(p)
 
     def _learn_of_quotient(self, quotient: Binary, limit: Interval) -> None:
-        """Learn x >= m * d from x // d >= m, and x < (m + 1) * d from x // d <= m, for a literal d > 0."""
-        divisor = constant_of(self._poly(quotient.b))
-        if divisor is None or divisor < 1:
+        """Learn x >= m * d from x // d >= m, and x < (m + 1) * d from x // d <= m, for a divisor d > 0."""
+        x, divisor = self._poly(quotient.a), self._poly(quotient.b)
+        if self._poly_bounds(divisor)[0] < 1:
             return
-        x = self._poly(quotient.a)
         low, high = limit
         if low != -INF:
-            self._learn_nonneg(shifted(x, -int(low) * divisor))
+            self._learn_nonneg(add_scaled(x, divisor, -int(low)))
         if high != INF:
-            self._learn_nonneg(shifted(times(x, -1), (int(high) + 1) * divisor - 1))
+            self._learn_nonneg(shifted(add_scaled(times(divisor, int(high) + 1), x, -1), -1))
 
     def _tighten(self, var: Var, old: Interval, limit: Interval) -> None:
         known = self._range_of(var)

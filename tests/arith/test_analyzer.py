@@ -351,3 +351,27 @@ def test_division_by_zero_is_kept() -> None:
     simple = Analyzer().simplify(e + 1)
     assert any(isinstance(x, Binary) and x.op == "floordiv" for x in post_order(simple))
     assert not isinstance(simple, Const)
+
+
+@pytest.mark.parametrize("low", [1, 3])
+def test_quotients_by_positive_dims_bound_the_dividend(low):
+    """A padded axis that is fused with one of a symbolic size: row x // n is inside, so x - n is."""
+    x, n = Var("x"), Var("n")
+    analyzer = Analyzer()
+    analyzer.declare_dim(n, low)
+    analyzer.bind(x, 0, n * 9)
+    assert not analyzer.prove(x >= n)
+    with analyzer.assume(x // n > 0, x // n < 5):
+        assert analyzer.prove(x >= n)
+        assert analyzer.prove(x < n * 5)
+        assert not analyzer.prove(x >= n * 2)
+        assert not analyzer.prove(x < n * 5 - 1)
+
+
+def test_quotients_by_dims_that_may_be_negative_bound_nothing():
+    x, n = Var("x"), Var("n")
+    analyzer = Analyzer()
+    analyzer.bind(n, -4, 9)
+    analyzer.bind(x, -50, 100)
+    with analyzer.assume(x // n > 0):
+        assert not analyzer.prove(x >= n)
