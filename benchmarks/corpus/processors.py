@@ -70,7 +70,7 @@ class Kernel:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with its code, in words."""
+        """The faults of its code, in words."""
         found = []
         if self.spills:
             found.append(f"{self.spills} accesses to the stack beside {self.products} multiply-adds")

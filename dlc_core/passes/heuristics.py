@@ -56,12 +56,12 @@ class ConstantHeuristics:
     """The most bytes of a value that depends on constants only and is computed for another result, then
     dropped.  A limit on memory and time of compiling.  Not measured: values near it were not seen."""
     operand_bytes: int = 1 << 28
-    """The most bytes of a contraction's operand that is folded, because a call would compute it anew.  A
+    """The most bytes of a contraction's operand that is folded, because each call would compute it.  A
     limit on the size of artefacts.  Measured on Zen 4: a state-space model gathers an operand of 268 MB in
     122 ms a call; reading it takes 12 ms."""
     operand_caches: int = 64
-    """The most bytes of such an operand, in sizes of the last cache: processors with small caches have little
-    memory.  Not measured: it concerns microcontrollers."""
+    """The most bytes of such an operand, in sizes of the last-level cache: processors with small caches have
+    little memory.  Not measured: it concerns microcontrollers."""
     filled_bytes: int = 1 << 28
     """The most bytes of a tensor of one value that becomes a constant; a call writes larger ones.  Not
     measured: no program of the corpus reads it on one thread."""

@@ -18,7 +18,7 @@ RNG = np.random.default_rng(7)
 
 
 def detector(multiple=4, empty=0, compare=std.equal, more=None):
-    """What exporters write for NMS by class: a branch on the number of coordinates, and boxes by index.
+    """NMS by class as exporters write it: a branch on the number of coordinates, and boxes by index.
 
     `multiple` is that of the number of boxes in the condition, `empty` the rows of the other branch.
     """
