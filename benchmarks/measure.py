@@ -45,6 +45,8 @@ class Result:
     """Ours from a saved artefact."""
     memory: dict[str, int] = field(default_factory=dict)
     """Bytes resident in a process that serves the model, all of its libraries included."""
+    serving_peak: dict[str, int] = field(default_factory=dict)
+    """The most bytes that this process has had in memory, including the time in which it loads the model."""
     peak: dict[str, int] = field(default_factory=dict)
     """The most bytes that each process has had in memory, where each side has one of its own."""
     reference: str = ""
@@ -79,6 +81,7 @@ class Result:
             "first_seconds": self.first_seconds,
             "open_seconds": self.open_seconds,
             "memory_bytes": self.memory,
+            "serving_peak_bytes": self.serving_peak,
             "peak_bytes": self.peak,
             "reference": self.reference,
             "errors": self.errors,
@@ -194,6 +197,7 @@ def _add_memory(
             continue
         try:
             result.memory[peer.name] = worker.resident()
+            result.serving_peak[peer.name] = worker.peak()
         except RuntimeError as error:
             result.failures[peer.name] = str(error)
         finally:

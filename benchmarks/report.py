@@ -27,6 +27,10 @@ BEST = "the best"
 """In geometric means: the fastest peer of each model."""
 
 
+SERVING = (("memory", "MiB"), ("serving_peak", "serving peak MiB"))
+"""The fields of results with the memory of processes that serve, and their titles."""
+
+
 def machine() -> dict[str, Any]:
     """The properties of the machine on which the figures depend."""
     names = [
@@ -87,6 +91,7 @@ def speed_columns(peers: Sequence[Peer]) -> Columns:
 def start_columns(peers: Sequence[Peer], *, memory: bool, peak: bool = False) -> Columns:
     """Titles and cells of the table of times to start and of memory."""
     names = [OURS.name, *_others(peers)]
+    kinds = [*(SERVING if memory else ()), *([("peak", "peak MiB")] if peak else [])]
     return [
         *_keys(),
         ("compile s", partial(_load, name=OURS.name)),
@@ -97,8 +102,7 @@ def start_columns(peers: Sequence[Peer], *, memory: bool, peak: bool = False) ->
         ),
         ("open s", lambda result: _number(result.open_seconds, "{:.3g}")),
         *((f"{name} first s", partial(_first, name=name)) for name in names),
-        *((f"{name} MiB", partial(_memory, name=name)) for name in names if memory),
-        *((f"{name} peak MiB", partial(_peak, name=name)) for name in names if peak),
+        *((f"{name} {what}", partial(_bytes, of=of, name=name)) for of, what in kinds for name in names),
     ]
 
 
@@ -142,12 +146,9 @@ def _other_target(peer: Peer) -> bool:
     return peer.packages == OURS.packages and peer.name != OURS.name
 
 
-def _memory(result: Result, name: str) -> str:
-    return NONE if name not in result.memory else f"{result.memory[name] / 2**20:.0f}"
-
-
-def _peak(result: Result, name: str) -> str:
-    return f"{result.peak[name] / 2**20:.0f}" if result.peak.get(name) else NONE
+def _bytes(result: Result, of: str, name: str) -> str:
+    found = getattr(result, of).get(name)
+    return f"{found / 2**20:.0f}" if found else NONE
 
 
 def _error(result: Result) -> str:
@@ -167,8 +168,24 @@ def geomeans(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, floa
                 and (ratio := each.ratio(peer)) is not None
             ]
             if ratios:
-                means[f"{name}, threads {threads}"] = exp(sum(map(log, ratios)) / len(ratios))
+                means[f"{name}, threads {threads}"] = _geomean(ratios)
     return means
+
+
+def memory_means(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, float]:
+    """Geometric means of the memory of processes that serve, relative to each peer."""
+    means = {}
+    for name in _others(peers):
+        for of, title in SERVING:
+            found = [getattr(result, of) for result in results]
+            ratios = [each[OURS.name] / each[name] for each in found if each.get(name) and OURS.name in each]
+            if ratios:
+                means[f"{name}, {title}"] = _geomean(ratios)
+    return means
+
+
+def _geomean(ratios: Sequence[float]) -> float:
+    return exp(sum(map(log, ratios)) / len(ratios))
 
 
 def family_means(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, dict[str, float]]:
@@ -225,7 +242,7 @@ def print_report(results: Sequence[Result], peers: Sequence[Peer], *, markdown: 
         print()
     for line in remarks(results):
         print(line)
-    for name, mean in geomeans(results, peers).items():
+    for name, mean in (geomeans(results, peers) | memory_means(results, peers)).items():
         print(f"geometric mean of the ratios to {name}: {mean:.3f}")
     families = family_means(results, peers)
     if families:
@@ -259,6 +276,7 @@ def write_json(path: Path, results: Sequence[Result], peers: Sequence[Peer], fac
         "peers": {peer.name: peer.version for peer in peers},
         "results": [result.record() for result in results],
         "geometric_means": geomeans(results, peers),
+        "memory_means": memory_means(results, peers),
         "families": family_means(results, peers),
     }
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

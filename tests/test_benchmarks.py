@@ -267,6 +267,9 @@ def test_own_targets_are_compared(models: Path, tmp_path: Path) -> None:
     (result,) = json.loads(out.read_text())["results"]
     assert set(result["milliseconds"]) == {"dlc", "reference"}
     assert set(result["memory_bytes"]) == {"dlc", "reference"}
+    assert all(result["serving_peak_bytes"][name] >= size for name, size in result["memory_bytes"].items())
+    assert "dlc serving peak MiB" in text
+    assert "geometric mean of the ratios to reference, serving peak MiB: " in text
     assert result["errors"] == {"dlc": 0.0, "reference": 0.0}
     assert "twice, threads 1: " in text
     assert "times the time for reference" in text

@@ -34,7 +34,8 @@ import numpy as np
 import dlc_core as dlc
 dlc.open("model.dlc")(np.zeros((1, 4), np.float32))
 late = (
-    "dlc_core.tir.stmt", "dlc_core.target.source", "dlc_core.target.reference", "dlc_core.graph.node",
+    "dlc_core.passes", "dlc_core.schedule", "dlc_core.op.std", "dlc_core.algorithms", "dlc_core.tir.stmt",
+    "dlc_core.target.source", "dlc_core.target.reference", "dlc_core.graph.node",
     "dlc_core.runtime.measure.explain", "dlc_core.runtime.memory.dlpack", "dlc_core.runtime.call.donating",
     "difflib", "ml_dtypes", "tempfile", "traceback",
 )
