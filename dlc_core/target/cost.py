@@ -6,7 +6,8 @@
 The model is the roofline [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
 units, and as its bytes at the bandwidth of their level: a cache that holds them, or memory.  `limit` is that
 time.  `seconds` is the expected time: good kernels attain the fraction `ROOFLINE.attained` of the limit, a
-kernel takes at least the cycles that its schedule was predicted, and each call has a fixed cost.
+kernel takes at least the cycles that its schedule was predicted, gathers and the ends of reductions along
+rows take time that vector units do not shorten, and each call has a fixed cost.
 
 [1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
 """
@@ -45,6 +46,8 @@ class Work:
     gathers: int | None = 0
     """Loads and stores at addresses that are data and differ along the innermost axis, so that no vector load
     serves them."""
+    reductions: int | None = 0
+    """Sums and other reductions along a contiguous axis, each of which ends with the lanes of a vector."""
 
     @staticmethod
     def of_record(data: Mapping[str, Any]) -> Work:
@@ -147,8 +150,11 @@ class Machine:
         one = self._times(work, resident, 1)
         team = 1 if max(one.values()) < ROOFLINE.min_parallel else threads
         times = one if team == 1 else self._times(work, resident, team)
-        scheduled = cycles / self.frequency / team
-        return self._of_times(times, scheduled, self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
+        single = ROOFLINE.gather_cycles * (work.gathers or 0)
+        scheduled = max(cycles, single) / self.frequency / team
+        waits = ROOFLINE.reduction_cycles * (work.reductions or 0) / self.frequency / team
+        fork = self.fork_seconds if team > 1 else 0.0
+        return self._of_times(times, scheduled, waits + self.call_seconds + fork)
 
     @staticmethod
     def _of_times(times: dict[str, float], scheduled: float, fixed: float) -> Estimate:

@@ -64,6 +64,30 @@ def test_gathers_are_accesses_whose_addresses_differ_along_the_innermost_axis():
     assert work_of(te.create_prim_func([x, columns, single])).gathers == 15
 
 
+def test_reductions_along_rows_are_counted():
+    x, w = te.placeholder((6, 4, 8), name="x"), te.placeholder((8, 5), name="w")
+    k, r = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 4), "r")
+    rows = te.compute((6, 4), lambda i, j: te.sum(x[i, j, k] * x[i, j, k], axis=k))
+    both = te.compute((6,), lambda i: te.max(x[i, r, k], axis=[r, k]))
+    columns = te.compute((6, 8), lambda i, j: te.sum(x[i, r, j], axis=r))
+    product = te.compute((6, 5), lambda i, j: te.sum(x[i, 0, k] * w[k, j], axis=k))
+    found = [te.create_prim_func([x, w, each]) for each in (rows, both, columns, product)]
+    assert [work_of(func).reductions for func in found] == [24, 6, 0, 0]
+
+
+def test_gathers_and_the_ends_of_reductions_take_time():
+    plain, rows, gathers = (
+        MACHINE.estimate(replace(work(steps=10**6), **more))
+        for more in ({}, {"reductions": 1000}, {"gathers": 10**6})
+    )
+    assert plain is not None
+    assert rows is not None
+    assert gathers is not None
+    assert rows.seconds - plain.seconds == pytest.approx(1000 * ROOFLINE.reduction_cycles / MACHINE.frequency)
+    assert gathers.seconds == pytest.approx(1e6 * ROOFLINE.gather_cycles / MACHINE.frequency)
+    assert plain.limit == rows.limit == gathers.limit
+
+
 def test_a_kernel_takes_the_cycles_of_its_schedule():
     machine = replace(MACHINE, frequency=2e9)
     given = work(steps=10**7)

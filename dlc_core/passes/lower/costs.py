@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, ClassVar
 
 from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, post_order
@@ -43,11 +44,13 @@ def work_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Seque
     for index, buffer in enumerate(func.buffers):
         elements, touched = const_value(buffer.num_elements()), count.touched[buffer]
         if elements is None or touched is None:
-            return Work(count.flops, count.steps, count.functions, None, None, count.gathers)
+            return Work(
+                count.flops, count.steps, count.functions, None, None, count.gathers, count.reductions
+            )
         moved = min(elements, touched) * buffer.dtype.itemsize
         total += moved
         constant += moved if index in constants else 0
-    return Work(count.flops, count.steps, count.functions, total, constant, count.gathers)
+    return Work(count.flops, count.steps, count.functions, total, constant, count.gathers, count.reductions)
 
 
 class _Count:
@@ -59,6 +62,7 @@ class _Count:
         self.steps: int | None = 0
         self.functions: int | None = 0
         self.gathers: int | None = 0
+        self.reductions: int | None = 0
         self.touched: dict[Buffer, int | None] = defaultdict(int)
         self._innermost: Var | None = None
 
@@ -81,6 +85,9 @@ class _Count:
                 self.visit(stmt.body, times)
             case Block():
                 self._innermost = stmt.axes[-1].var if stmt.axes else self._innermost
+                if _is_along_row(stmt):
+                    steps = prod(const_value(a.dom.extent) or 1 for a in stmt.axes if a.kind == "reduce")
+                    self.reductions = _add(self.reductions, 1, None if times is None else times // steps)
                 self.visit(stmt.body, times)
             case Alloc() | View():
                 self.visit(stmt.body, times)
@@ -126,6 +133,18 @@ class _Count:
         if e.op != "mul" or len(sides) != 2:
             return 1
         return self.groups.get((sides[0], sides[1], e.dtype.scalar.name), 1)
+
+
+def _is_along_row(block: Block) -> bool:
+    """Whether a block reduces one operand along its contiguous axis, as no GEMM and no window does."""
+    if block.init is None or not isinstance(block.body, Store):
+        return False
+    along = {axis.var for axis in block.axes if axis.kind == "reduce"}
+    others = {axis.var for axis in block.axes} - along
+    loads = [e for e in expr_order(block.body.value) if isinstance(e, Load)]
+    read = [load for load in loads if load.buffer is not block.body.buffer and load.indices]
+    last = {e for load in read for e in expr_order(load.indices[-1])}
+    return len({load.buffer for load in read}) == 1 and bool(last & along) and not last & others
 
 
 def _add(known: int | None, more: int, times: int | None) -> int | None:

@@ -111,8 +111,8 @@ class LoopHeuristics:
     """Bytes of a row up to which intermediate values are stored; for longer rows each reader recomputes them.
     Zen 4, halved: no kernel changes; doubled: faster (softmax of long rows 11%)."""
     chain_vectors: int = 2
-    """The fewest vectors of a row for each independent partial result of its reduction.  Measured on
-    Zen 4: with four results instead of one, a layer norm of 384 or 768 elements takes 18% less time."""
+    """The fewest vectors of a row for each independent partial result of its reduction.  Measured on Zen 4,
+    layer norm: with four results instead of one, rows of 384 and of 768 elements take 18% less time."""
     unrolled_vectors: int = 4
     """Vectors up to which a loop is fully unrolled.  Halved and doubled: equal (Zen 4)."""
     shuffled_lanes: int = 4
