@@ -78,17 +78,16 @@ class Tree:
         work = [root]
         while work:
             stmt = work.pop()
-            match stmt:
-                case For():
-                    self.loops[stmt.var] = stmt
-                case Block():
-                    self.blocks[stmt.name] = stmt
-                case Alloc():
-                    self.allocs[stmt.buffer] = stmt
-            children = child_stmts(stmt)
-            for child in children:
-                self.parent[child] = stmt
-            work += children[::-1]
+            if isinstance(stmt, For):
+                self.loops[stmt.var] = stmt
+            elif isinstance(stmt, Block):
+                self.blocks[stmt.name] = stmt
+            elif isinstance(stmt, Alloc):
+                self.allocs[stmt.buffer] = stmt
+            children = stmt.child_stmts()
+            if children:
+                self.parent.update(dict.fromkeys(children, stmt))
+                work += children[::-1]
 
     @property
     def outermost(self) -> list[Block]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Call, Expr, Load, const_value, post_order
+from dlc_core.ir.expr import Call, Expr, const_value, loads_in, post_order
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.stmt import For, PrimFunc, Stmt, Store, View, While
 
@@ -89,18 +89,20 @@ class _Scan:
         self.writes[stmt.buffer] = None if known is None or times is None else known + times * lanes
         for index in stmt.indices:
             self._exclude(index)
-        for load in post_order(stmt.value):
-            if isinstance(load, Call) and load.name == "address_of":
-                self._exclude(load)
-            if not isinstance(load, Load) or load.buffer not in self.params:
-                continue
+        loads = [load for load in loads_in(stmt.value) if load.buffer in self.params]
+        for load in loads:
             self.read_by[load.buffer].add(stmt.buffer)
             if load.indices != stmt.indices:
                 self.bad.add(load.buffer)
+        # Only loads that are at the right index can still be excluded.
+        if any(load.buffer not in self.bad for load in loads):
+            for expr in post_order(stmt.value):
+                if isinstance(expr, Call) and expr.name == "address_of":
+                    self._exclude(expr)
 
     def _exclude(self, expr: Expr) -> None:
         """Record parameters that an expression reads, or whose address it takes."""
-        self.bad.update(e.buffer for e in post_order(expr) if isinstance(e, Load))
+        self.bad.update(load.buffer for load in loads_in(expr))
 
 
 __all__ = ["OVERWRITES", "overwritable", "shared_buffers"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Call, Expr, const_value, loads_in, post_order
+from dlc_core.ir.expr import Call, Expr, Load, const_value, loads_in, post_order
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.lanes import ramp_form
 from dlc_core.tir.stmt import For, Stmt, Store, View, While
@@ -32,6 +32,9 @@ def promotable(buffer: Buffer, body: Stmt, *, subvectors: bool = False) -> set[t
         return None
     vectors: set[tuple[int, int]] = set()
     reads: set[tuple[int, int]] = set()
+    written: dict[tuple[Expr, ...], None] = {}
+    read: dict[tuple[Expr, ...], None] = {}
+    reading: dict[Expr, None] = {}
     for stmt in stmts(body):
         match stmt:
             case View() if stmt.base is buffer:
@@ -41,22 +44,21 @@ def promotable(buffer: Buffer, body: Stmt, *, subvectors: bool = False) -> set[t
             case For() if stmt.kind == "parallel" and _mentions(stmt, buffer):
                 return None
             case Store() if stmt.buffer is buffer:
-                written = _vector_range(buffer, stmt.indices)
-                if written is None:
-                    return None
-                vectors.add(written)
-        exprs = exprs_of(stmt)
-        loads = [e for e in loads_in(*exprs) if e.buffer is buffer]
-        if not loads:
-            continue
-        for expr in post_order(*exprs):
-            if isinstance(expr, Call) and expr.name == "address_of" and expr.args[0] in loads:
+                written[stmt.indices] = None
+        for root in exprs_of(stmt):
+            indices = [e.indices for e in loads_in(root) if e.buffer is buffer]
+            if indices:
+                read.update(dict.fromkeys(indices))
+                reading[root] = None
+    for expr in post_order(*reading):
+        if isinstance(expr, Call) and expr.name == "address_of" and _loads(expr.args[0], buffer):
+            return None
+    for accessed, ranges in ((written, vectors), (read, reads)):
+        for each in accessed:
+            found = _vector_range(buffer, each)
+            if found is None:
                 return None
-        for one in loads:
-            read = _vector_range(buffer, one.indices)
-            if read is None:
-                return None
-            reads.add(read)
+            ranges.add(found)
     for first, lanes in reads - vectors:
         within = any(start <= first and first + lanes <= start + width for start, width in vectors)
         if not within or (lanes != 1 and not subvectors):
@@ -66,6 +68,10 @@ def promotable(buffer: Buffer, body: Stmt, *, subvectors: bool = False) -> set[t
         if start + width > following:
             return None
     return vectors if len(vectors) <= MAX_REGISTERS else None
+
+
+def _loads(expr: Expr, buffer: Buffer) -> bool:
+    return isinstance(expr, Load) and expr.buffer is buffer
 
 
 def _mentions(stmt: Stmt, buffer: Buffer) -> bool:

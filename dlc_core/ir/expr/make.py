@@ -58,12 +58,17 @@ def _list_operands(fresh: Expr, children: Sequence[Expr]) -> None:
     operand_vars: tuple[Var, ...] | None = ()
     operand_loads: tuple[Load, ...] | None = ()
     for child in children:
-        if type(child) is Var:
-            operand_vars = merge_bounded(operand_vars, (child,))
+        kind = type(child)
+        if kind is Const:
             continue
-        operand_vars = merge_bounded(operand_vars, child.operand_vars)
-        operand_loads = merge_bounded(operand_loads, child.operand_loads)
-        if type(child) is Load:
+        if kind is Var:
+            operand_vars = merge_bounded(operand_vars, (child,)) if operand_vars != () else (child,)
+            continue
+        if child.operand_vars != ():
+            operand_vars = merge_bounded(operand_vars, child.operand_vars)
+        if child.operand_loads != ():
+            operand_loads = merge_bounded(operand_loads, child.operand_loads)
+        if kind is Load:
             operand_loads = merge_bounded(operand_loads, (child,))
     fresh.operand_vars, fresh.operand_loads = operand_vars, operand_loads
 
@@ -158,9 +163,10 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """Apply `op` to two expressions of one dtype. Folds literals and, for integers, neutral elements."""
     if not (isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype):
         a, b = _pair(op, a, b)
+    literals = type(a) is Const and type(b) is Const
     key = (Binary, op, a, b)
     # Expressions that fold are never in the table.
-    entry = _interned.entries.get(key)
+    entry = None if literals else _interned.entries.get(key)
     if entry is not None and (found := entry()) is not None:
         return found
     type_ = a.dtype if op not in COMPARE else BOOL.with_lanes(a.dtype.lanes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 
-from dlc_core.ir.expr.grammar import Buffer, Expr, Load, Var
+from dlc_core.ir.expr.grammar import Buffer, Const, Expr, Load, Var
 from dlc_core.ir.expr.make import load
 
 
@@ -12,19 +12,24 @@ def post_order(*roots: Expr) -> list[Expr]:
     """Every distinct subexpression once, operands first. Iterative."""
     done: dict[Expr, None] = {}
     for root in roots:
-        if root in done:
-            continue
         stack = [root]
         while stack:
             expr = stack[-1]
-            children = expr.children
-            if children and expr not in done:
-                waiting = [child for child in children if child not in done]
+            if expr not in done:
+                waiting: list[Expr] = []
+                for child in expr.children:
+                    if child in done:
+                        continue
+                    # Leaves do not wait, unless an operand before them does.
+                    if not waiting and (type(child) is Const or type(child) is Var):
+                        done[child] = None
+                    else:
+                        waiting.append(child)
                 if waiting:
                     waiting.reverse()
                     stack += waiting
                     continue
-            done[expr] = None
+                done[expr] = None
             stack.pop()
     return list(done)
 
@@ -61,6 +66,10 @@ def substitute(
     memo: dict[Expr, Expr] | None = None,
 ) -> Expr:
     """Replace variables, and the buffers of loads. Calls with equal replacements may share a memo."""
+    if type(root) is Var:
+        return values.get(root, root)
+    if not mentions(root, values, buffers):
+        return root
     memo = {} if memo is None else memo
     stack = [root]
     while stack:
@@ -70,7 +79,7 @@ def substitute(
             continue
         if type(expr) is Var:
             memo[expr] = values.get(expr, expr)
-        elif not mentions(expr, values, buffers):
+        elif type(expr) is Const or not mentions(expr, values, buffers):
             memo[expr] = expr
         else:
             children = expr.children

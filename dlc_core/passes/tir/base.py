@@ -54,7 +54,7 @@ class PrimFuncPass(Pass):
         def run(func: PrimFunc) -> PrimFunc:
             with scope(func.name) as choices:
                 result = self.run_function(func, context)
-            if DECISIONS not in result.attrs and not (choices and is_forcing()):
+            if not choices or not (DECISIONS in result.attrs or is_forcing()):
                 return result  # no decisions to record: an unchanged program stays the same object
             known = result.attrs.get(DECISIONS, ())
             heads = {str(Choice.parse(text)) for text in known}

@@ -159,6 +159,8 @@ class _StoreRun:
     def _condition(self) -> Expr | None:
         """Return a scalar condition that guards strided loads, an outermost one; None if there is none."""
         for store in self.stores:
+            if not any(_is_strided(e.indices[-1]) for e in loads_in(store.value)):
+                continue
             guarded, conditions = _guarded_loads(store.value)
             if any(_is_strided(e.indices[-1]) for e in guarded):
                 return next(iter(conditions), None)
@@ -212,11 +214,14 @@ class _StoreRun:
         numbers: set[Load] = set()
         for store in self.stores:
             numbers.update(loads_in(*store.indices))
-            guarded, _ = _guarded_loads(store.value)
+            strided: list[Load] = []
             for one in loads_in(store.value):
                 numbers.update(loads_in(*one.indices))
-                if len(one.indices) == 1 and _is_strided(one.indices[0]) and one not in guarded:
-                    found[one] = None
+                if len(one.indices) == 1 and _is_strided(one.indices[0]):
+                    strided.append(one)
+            if strided:
+                guarded, _ = _guarded_loads(store.value)
+                found.update((one, None) for one in strided if one not in guarded)
         # Loads in indices of other accesses are computed lane by lane.
         for one in numbers:
             found.pop(one, None)
