@@ -46,7 +46,7 @@ class ConvertLayout(GraphPass):
     """Convert convolutions and poolings to `layout`: NXC (channels last) or NCX (channels first)."""
 
     name: ClassVar[str] = "convert_layout"
-    min_level: ClassVar[int] = 2
+    min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
     layout: str = "NXC"
 

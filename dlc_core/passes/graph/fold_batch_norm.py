@@ -25,7 +25,7 @@ class FoldBatchNorm(GraphPass):
     """Replace a batch norm with constant statistics by a scale and a shift of each channel."""
 
     name: ClassVar[str] = "fold_batch_norm"
-    min_level: ClassVar[int] = 2
+    min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
 
     def run_function(self, function: Function, context: PassContext) -> Function:

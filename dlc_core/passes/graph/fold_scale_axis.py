@@ -35,7 +35,7 @@ class FoldScaleAxis(GraphPass):
     input channels."""
 
     name: ClassVar[str] = "fold_scale_axis"
-    min_level: ClassVar[int] = 2
+    min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
     fold_inputs: bool = True
 
