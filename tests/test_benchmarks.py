@@ -18,7 +18,7 @@ import onnx.parser
 import pytest
 
 import dlc_core as dlc
-from benchmarks import exact, gpu, micro, numerics
+from benchmarks import cold, exact, gpu, micro, numerics
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
@@ -345,3 +345,12 @@ def test_the_machine_is_compared_with_its_description(tmp_path):
     found = {each["name"]: each for each in json.loads(out.read_text())}
     assert {"arithmetic", "L1", "memory"} <= found.keys()
     assert all(each["measured"] > 0 for name, each in found.items() if name != "memory_scaling")
+
+
+def test_times_of_compiles_with_and_without_the_cache(models: Path) -> None:
+    case = next(case for case in folder_cases(models) if case.name == "twice")
+    times = cold.measure(case, rounds=1)
+    assert set(times) == set(cold.STARTS)
+    assert all(0 < seconds < first for seconds, _, first in times.values())
+    assert times["same"][1] < times["cold"][1]  # neither imports nor calls the compiler
+    assert len(cold.report("twice", times)) == 1 + len(cold.STARTS)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
@@ -31,13 +31,18 @@ from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.runtime.artefact.compiled import MEMORY
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.host_program.program import Program
 from dlc_core.runtime.interface.encode import encode_signature
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.runtime.memory.host import NDArray, aligned_bytes, long_lived_bytes
 from dlc_core.script import script
+from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
+
+if TYPE_CHECKING:
+    from dlc_core.runtime.host_program import program as hosted
+else:
+    hosted = lazy("dlc_core.runtime.host_program.program")
 
 ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
 """Module attributes that executables keep as JSON data."""
@@ -164,7 +169,7 @@ class Job:
         artifact: Artifact,
         weights: NDArray,
         about: Mapping[str, Any],
-        program: Program | None,
+        program: hosted.Program | None,
         reload: Callable[[], IRModule],
         regions: Mapping[str, Executable],
     ) -> Executable:
@@ -339,13 +344,13 @@ def _entries(module: IRModule) -> dict[str, Any]:
     }
 
 
-def _host_program(module: IRModule) -> Program | None:
+def _host_program(module: IRModule) -> hosted.Program | None:
     """The host program of a module whose entry is one."""
     entry = module.functions[module.entry]
     segments: Mapping[str, Signature] = module.attrs.get("segments", {})
     if not isinstance(entry, Function) or not is_host(entry):
         return None
-    return Program.of(entry, module.attrs["constants"], segments)
+    return hosted.Program.of(entry, module.attrs["constants"], segments)
 
 
 def _without_constants(module: IRModule) -> tuple[IRModule, list[tuple[int, Constant]]]:
