@@ -6,9 +6,11 @@ import ctypes
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dlc_backend_llvm.binding import release
 from dlc_backend_llvm.engine import assemble, compile_ir, engine, optimise
 from dlc_backend_llvm.symbols import add_symbol
 
@@ -202,3 +204,23 @@ def test_closing_frees_memory() -> None:
     for _ in range(200):
         engine().load(data).close()
     assert pages() - before < 64
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc/self/smaps")
+def test_pages_of_the_code_of_llvm_are_dropped_and_mapped_again() -> None:
+    def resident() -> int:
+        """The bytes of LLVM's code in the memory of this process."""
+        lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+        sizes = (
+            next(int(each.split()[1]) << 10 for each in lines if each.startswith("Rss:"))
+            for line in lines
+            if " r-xp " in line and "llvmlite" in line
+        )
+        return sum(sizes)
+
+    text = "define i32 @f(i32 %x) {\n  ret i32 %x\n}"
+    made = compile_ir(text)
+    before = resident()
+    release()
+    assert resident() < before / 2
+    assert compile_ir(text) == made
