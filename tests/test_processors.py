@@ -47,6 +47,7 @@ def test_hot_loops(folder, name):
 SPILLING = """\tvfmadd231ps\t(%rax), %zmm1, %zmm2
 \tvfmadd231ps\t64(%rax), %ymm1, %ymm3
 \tvfmadd231ps\t(%rsp), %zmm1, %zmm4
+\tvmovaps\t%zmm4, 64(%rsp)
 \tvfmadd231ps\t%zmm0, %zmm1, %zmm5
 """
 
@@ -57,7 +58,7 @@ def test_problems_of_a_loop_are_found():
     found = processors.judged("m", "f", "cpu.contraction", text, target)
     assert (found.products, found.spills, found.width) == (4, 1, 0.75)
     assert found.problems[:2] == [
-        "1 accesses to the stack beside 4 multiply-adds",
+        "1 stores to the stack beside 4 multiply-adds",
         "25% of the multiply-adds are narrow",
     ]
     scalar = ".LBB0_1:\n" + "\tvmulss\t%xmm0, %xmm1, %xmm1\n" * 5 + "\tjne\t.LBB0_1\n"

@@ -3,7 +3,7 @@
 A kernel's hot loop is the innermost loop with the most multiply-adds, of those in which they are a third of
 the instructions; transforms of Winograd convolutions and polynomials of exp are not such loops. Of it:
 
-    spills       its accesses to the stack
+    spills       its stores to the stack
     width        the share of multiply-adds that use the widest vectors of the processor
     efficiency   the cycles of its multiply-adds alone, divided by those of the loop, both by llvm-mca;
                  unknown for a processor that llvm-mca has no model for
@@ -73,7 +73,7 @@ class Kernel:
         """The faults of its code, in words."""
         found = []
         if self.spills:
-            found.append(f"{self.spills} accesses to the stack beside {self.products} multiply-adds")
+            found.append(f"{self.spills} stores to the stack beside {self.products} multiply-adds")
         if self.products and self.width < 1:
             found.append(f"{1 - self.width:.0%} of the multiply-adds are narrow")
         if self.efficiency is not None and self.efficiency < 1 / 1.5:
@@ -108,7 +108,7 @@ def judged(model: str, name: str, rule: str, text: str, target: Target) -> Kerne
     wide = count(products, widest(cpu.arch, target.describe().vector_bits))
     alone, whole = (cycles(lines, cpu.triple, cpu.cpu) for lines in (products, loop))
     efficiency = None if alone is None or whole is None else min(1.0, alone / whole)
-    spills = count(loop, syntax.stack)
+    spills = count(loop, syntax.spill)
     return Kernel(model, name, rule, len(products), spills, wide / len(products), efficiency, False)
 
 

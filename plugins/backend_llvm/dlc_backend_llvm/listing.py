@@ -21,12 +21,14 @@ class Syntax:
     """How an architecture writes instructions, as regular expressions.
 
     `products` are vector multiply-adds, or multiplications where those are two instructions. `stack` is an
-    access to the stack, `scalar` is arithmetic of one float, `move` copies a vector register.
+    access to the stack, `spill` a store there, `scalar` is arithmetic of one float, `move` copies a vector
+    register.
     """
 
     products: str
     scalar: str
     stack: str
+    spill: str
     move: str
 
 
@@ -34,18 +36,21 @@ X86 = Syntax(
     products=r"\tv?(?:fn?madd\w+p[sd]|mulp[sd]|dpbf16ps|pdpbusds?)\b",
     scalar=r"\tv?(?:add|mul|div|sub|fmadd\w*)s[sd]\b",
     stack=r"\(%[re]sp[,)]",
+    spill=r",\s*-?\d*\(%[re]sp(?:,[^)]*)?\)$",
     move=r"\tv?mov[au]p[sd]\s+%\w+, %\w+$",
 )
 ARM = Syntax(
     products=r"\t(?:fmla|bfdot|bfmmla|[us]dot|vmla|vfma)[\w.]*\b",
     scalar=r"\tf(?:add|mul|div|sub|madd)\s+s\d",
     stack=r"\[sp\b",
+    spill=r"\tv?st[\w.]*\s.*\[sp\b",
     move=r"\tmov\s+v",
 )
 RISCV = Syntax(
     products=r"\t(?:vfmacc|vfmadd|fmadd\.s)[\w.]*\b",
     scalar=r"\tf(?:add|mul|div|sub|madd)\.s\b",
     stack=r"\(sp\)",
+    spill=r"\t(?:f?s[wd]|vs[\w.]*)\s.*\(sp\)",
     move=r"\t(?:fmv\.s|vmv1r\.v)\s+[vf]",
 )
 SYNTAX = {"x86_64": X86, "aarch64": ARM, "arm": ARM, "riscv64": RISCV, "riscv32": RISCV}
