@@ -44,7 +44,10 @@ def trim(program: Program, handle: LoopRV) -> None:
     sizes: list[Expr] = []
     left: list[Expr] = []
     for part in conjuncts(value.cond):
-        solved = solve_condition(analyzer, substitute(part, bindings), loop.var)
+        bound = substitute(part, bindings)
+        if analyzer.prove(bound):
+            continue
+        solved = solve_condition(analyzer, bound, loop.var)
         last = solved.values.high
         if last is None or solved.values.low is not None or not set(free_vars(last)).isdisjoint(inner):
             left.append(part)

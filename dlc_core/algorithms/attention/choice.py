@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from dlc_core.algorithms.attention.heuristics import ONLINE, TILED, TWO_PASS
 from dlc_core.algorithms.attention.online import COLUMNS, STEPS, filled
-from dlc_core.algorithms.attention.plan import AttentionPlan, Online, Tiled, TwoPass
+from dlc_core.algorithms.attention.plan import AttentionPlan, Online, Tiled, TiledDots, TwoPass
 from dlc_core.decisions import Decision
 from dlc_core.ir.dtype import dtype
 from dlc_core.schedule.matrices import chain_of, digits_of
-from dlc_core.schedule.rules.cpu.register_tile import choose
+from dlc_core.schedule.rules.cpu.heuristics import GEMM
+from dlc_core.schedule.rules.cpu.register_tile import choose, fits, step_cycles
 from dlc_core.schedule.rules.cpu.vector import vectors_of
 from dlc_core.schedule.rules.gpu.choices import choose_tile
 from dlc_core.schedule.rules.gpu.heuristics import TILES
@@ -88,6 +89,24 @@ def tiled_for(queries: int | None, features: int | None, facts: Description, whe
         lambda one: "" if one is None else f"{one.rows}x{one.panel}",
         where=where,
     )
+
+
+def dots_for(tile: Tiled, sizes: Sizes, of: str, facts: Description) -> Tiled:
+    """The plan of a tile with dot products of operands of a dtype; the tile if the machine has none.
+
+    A panel has as many vectors of keys as the scores of a tile take the fewest cycles with, padding included.
+    """
+    dot, lanes = facts.dot(of, of, "float32"), facts.lanes(32)
+    if dot is None or dot.lanes != lanes or tile.panel == 1:
+        return tile
+    keys = GEMM.unknown_extent if sizes.keys is None else sizes.keys
+
+    def cycles(vectors: int) -> float:
+        return -(-keys // (vectors * lanes)) * step_cycles(tile.rows, vectors, facts.rates)
+
+    room = [v for v in range(1, GEMM.max_vectors + 1) if fits(tile.rows, v, facts.usable_registers)]
+    vectors = min(room, key=cycles, default=1)
+    return TiledDots(tile.rows, vectors * lanes, of, dot.group, lanes)
 
 
 # Scores computed twice by the threads of a group
@@ -246,6 +265,7 @@ __all__ = [
     "PARALLEL",
     "Sizes",
     "distributed",
+    "dots_for",
     "is_supported",
     "lanes_of",
     "online_for",

@@ -8,6 +8,8 @@
         for panel of features: results       rows × vectors in registers, divided by the sums, one store
 
 For a single query the keys are not transposed: each score is a reduction over lanes.
+
+With dot products (see `tiled_dots.py`), a tile also packs its queries, and a head its values.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core.algorithms.attention.choice import PARALLEL
-from dlc_core.algorithms.attention.plan import Tiled
+from dlc_core.algorithms.attention.online import filled
+from dlc_core.algorithms.attention.plan import Tiled, TiledDots
 from dlc_core.algorithms.attention.stages import STAGE
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
@@ -25,6 +28,7 @@ from dlc_core.ir.plan import PLAN
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import pad_rows, work_of
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.dots import dot_columns
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.schedule.rules.cpu.register_tile import fits
 from dlc_core.schedule.rules.cpu.rows import CHAINS, reduce_in_lanes
@@ -43,9 +47,10 @@ READERS: Mapping[str, tuple[str, ...]] = {
     "row_max": ("weights",),
     "scores": ("row_max", "weights"),
     "products": ("scores",),
+    "queries": ("products",),
 }
 """The stages that are computed per tile of queries, each with the stages that read it; the output is not
-listed.
+listed.  Only plans with dot products pack the queries.
 """
 
 
@@ -64,6 +69,11 @@ class TiledAttentionRule(ScheduleRule):
         plan = func.attrs.get(PLAN)
         if not isinstance(plan, Tiled) or machine.description.thread_axes:
             return False
+        if isinstance(plan, TiledDots):
+            types = (plan.operands, plan.operands, "float32")
+            dot = machine.description.dot(*types)
+            lanes = machine.lanes(32)
+            return dot is not None and (dot.group, dot.lanes, lanes) == (plan.group, plan.lanes, plan.lanes)
         if plan.panel != 1:
             return plan.panel == machine.lanes(32)
         scores = next(b for b in block_list(func.body) if b.annotations.get(STAGE) == "scores")
@@ -108,6 +118,10 @@ class _Attend:
         self.plan: Tiled = s.func.attrs[PLAN]
         self.work = work_of(s.func)
         self.parallel_tiles = False
+        operands = self.plan.operands if isinstance(self.plan, TiledDots) else ""
+        self.dot = machine.description.dot(operands, operands, "float32")
+        self.dot_loops: list[LoopRV] = []
+        """Loops over columns that dot products will compute."""
 
     def run(self) -> None:
         s = self.s
@@ -127,8 +141,13 @@ class _Attend:
             return
         for part in self._parts(_Part(self.plan.rows, row, feature, out, self.stage)):
             self._tile(part)
-        s.compute_at(self.stage["keys"], head)
-        s.vectorize(s.get_loops(self.stage["keys"])[-1])
+        for name in ("keys",) if self.dot is None else ("keys", "values"):
+            s.compute_at(self.stage[name], head)
+            vectorize_long(s, s.get_loops(self.stage[name])[-1], self.lanes)
+        if self.dot is not None:
+            s.compact_buffers()
+            for column in self.dot_loops:
+                dot_columns(s, column, self.dot)
 
     def _parallelize(self, head: LoopRV, row: LoopRV) -> None:
         """Run the loop over heads on all threads, or let `_tile` do so with the loops over tiles."""
@@ -175,7 +194,8 @@ class _Attend:
             _, rest = s.partition(last.row, [loop.begin + loop.extent // last.rows * last.rows])
             out, stage = rest[last.out], dict(last.stage)
             for name, users in READERS.items():
-                stage[name] = s.duplicate(last.stage[name], [stage[user] for user in users] or [out])
+                if name in stage:
+                    stage[name] = s.duplicate(last.stage[name], [stage[user] for user in users] or [out])
             parts.append(_Part(size, rest.loop, rest[last.feature], out, stage))
         return parts
 
@@ -192,11 +212,12 @@ class _Attend:
         stage = dict(part.stage)
         s.compute_at(stage["weighted"], panels)
         s.set_scope(stage["weighted"], 0, "local")
-        for loop in self._keys_of(stage["weighted"]):
+        for loop in self._loops_of(stage["weighted"], "reduce"):
             s.trim(loop)
+        shared = ("scores",) if self.dot is None else ("scores", "weights")  # with operands of dot products
         for name in ("denominator", "weights", "row_max", "scores"):
             s.compute_at(stage[name], tiles)
-            if name != "scores":
+            if name not in shared:
                 s.set_scope(stage[name], 0, "local")
             if name in ("row_max", "denominator"):
                 self._over_keys(stage[name])
@@ -206,7 +227,10 @@ class _Attend:
                 axis = s.get(stage[name]).writes[0].buffer.ndim - 3
                 pad_rows(s, stage[name], axis, self.machine.description.cache_line)
         self._scores(stage)
-        s.vectorize(s.get_loops(stage["weights"])[-1])
+        if self.dot is not None:
+            s.compute_at(stage["queries"], tiles)
+            vectorize_long(s, s.get_loops(stage["queries"])[-1], self.lanes)
+        vectorize_columns(s, s.get_loops(stage["weights"])[-1], self.lanes)
         copies = [None] if extent % width == 0 else s.partition(panels, [extent // width])
         for copy in copies:
             if copy is None:
@@ -225,47 +249,58 @@ class _Attend:
         s.reorder(panel, row, lane)
         s.compute_at(stage["products"], panel)
         s.set_scope(stage["products"], 0, "local")
-        *_, own_row, _, own_lane, feature = s.get_loops(stage["products"])
-        s.reorder(feature, own_row, own_lane)
-        init = s.decompose_reduction(stage["products"], feature)
-        for rows, lanes in ((own_row, own_lane), tuple(s.get_loops(init)[-2:]), (row, lane)):
-            s.unroll(rows)
-            s.vectorize(lanes)
+        *_, own_row, _, own_lane = self._loops_of(stage["products"], "spatial")
+        self._accumulate(stage["products"], (own_row, own_lane), (row, lane))
 
     def _over_keys(self, handle: BlockRV) -> None:
         """Reduce each row of scores, with partial results in the lanes of a vector."""
         s = self.s
         lane = s.get_loops(handle)[-1]
+        if const_value(s.extent(lane)) != self.lanes:
+            _, lane = s.split(lane, [None, self.lanes], tail="exact")
         partial = s.rfactor(lane, 0)
         s.set_scope(partial, 0, "local")
         row, last = s.get_loops(handle)[-2:]
         s.compute_at(partial, row)
-        axes = s.get(partial).axes
-        own = s.get_loops(partial)[-len(axes) :]
-        panel = next(loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce")
-        lane = next(loop for loop in own if const_value(s.extent(loop)) == self.lanes and loop != panel)
+        panel, *vectors = self._loops_of(partial, "reduce")
+        lane = next(
+            loop for loop in self._loops_of(partial, "spatial") if const_value(s.extent(loop)) == self.lanes
+        )
         s.trim(panel)
-        s.reorder(panel, lane)
+        s.reorder(panel, *vectors, lane)
         init = s.decompose_reduction(partial, panel)
         s.vectorize(lane)
         s.vectorize(s.get_loops(init)[-1])
         s.unroll(last)
 
-    def _keys_of(self, weighted: BlockRV) -> list[LoopRV]:
-        """Return the loops over keys around the products with values."""
-        axes = self.s.get(weighted).axes
-        own = self.s.get_loops(weighted)[-len(axes) :]
-        return [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == "reduce"]
-
     def _results(self, weighted: BlockRV, row: LoopRV, feature: LoopRV) -> None:
-        s = self.s
-        keys = self._keys_of(weighted)
-        own_row, own_feature = (loop for loop in s.get_loops(weighted)[-len(keys) - 2 :] if loop not in keys)
-        s.reorder(*keys, own_row, own_feature)
-        init = s.decompose_reduction(weighted, keys[0])
-        for rows, features in ((own_row, own_feature), tuple(s.get_loops(init)[-2:]), (row, feature)):
-            s.unroll(rows)
-            vectorize_columns(s, features, self.lanes)
+        *_, own_row, own_feature = self._loops_of(weighted, "spatial")
+        self._accumulate(weighted, (own_row, own_feature), (row, feature))
+
+    def _loops_of(self, handle: BlockRV, kind: str) -> list[LoopRV]:
+        """Return the loops over axes of a kind of a block that has one loop per axis."""
+        axes = self.s.get(handle).axes
+        own = self.s.get_loops(handle)[-len(axes) :]
+        return [loop for loop, axis in zip(own, axes, strict=True) if axis.kind == kind]
+
+    def _accumulate(self, handle: BlockRV, own: tuple[LoopRV, LoopRV], user: tuple[LoopRV, LoopRV]) -> None:
+        """Keep the sums of a tile in registers. `own` are the loops over rows and columns of the sums, `user`
+        are those of the block that reads them.
+        """
+        s, (rows, columns) = self.s, own
+        reduction = self._loops_of(handle, "reduce")
+        group = [] if self.dot is None else [reduction.pop()]
+        width = const_value(s.extent(columns)) or 0
+        if group and width % self.lanes:
+            s.widen(columns, filled(width, self.lanes))
+        s.reorder(*reduction, rows, columns, *group)
+        init = s.decompose_reduction(handle, reduction[0])
+        for down, across in (own, tuple(s.get_loops(init)[-2:]), user):
+            s.unroll(down)
+            if group and across == columns:
+                self.dot_loops.append(columns)
+            else:
+                vectorize_columns(s, across, self.lanes)
 
     # A single query
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import ClassVar
 
-from dlc_core.algorithms.attention.choice import Sizes, online_for, tiled_for, two_pass_for
+from dlc_core.algorithms.attention.choice import Sizes, dots_for, online_for, tiled_for, two_pass_for
 from dlc_core.algorithms.attention.matcher import RULES
 from dlc_core.algorithms.attention.plan import AttentionPlan
 from dlc_core.graph.node import Function, Node, node, post_order, rewrite
@@ -102,7 +102,11 @@ def _with_best_plan(value: Node, machine: Description, narrow: DType) -> Node | 
     if value.dtype.bits > 32:  # the rule supports only vectors of float32
         return _with_plan(value, None)
     rows, features = map(_static, value.shape[-2:])
-    return _with_plan(value, tiled_for(rows, features, machine, [arg.shape for arg in value.args]))
+    plan = tiled_for(rows, features, machine, [arg.shape for arg in value.args])
+    keys, size = map(_static, value.args[1].shape[-2:])
+    if plan is not None and features is not None and size is not None and narrow.bits < value.dtype.bits:
+        plan = dots_for(plan, Sizes(rows, keys, size, features), narrow.name, machine)
+    return _with_plan(value, plan)
 
 
 def _of_groups(value: Node, machine: Description, narrow: DType) -> Node:

@@ -14,8 +14,10 @@ from dlc_core import te
 from dlc_core.algorithms.attention.online import online
 from dlc_core.algorithms.attention.stages import stages_of
 from dlc_core.algorithms.attention.tiled import tiled
+from dlc_core.algorithms.attention.tiled_dots import tiled_dots
 from dlc_core.algorithms.attention.two_pass import two_pass
 from dlc_core.diag import UsageError
+from dlc_core.ir.dtype import dtype
 from dlc_core.ir.plan import Plan
 from dlc_core.ir.types import TensorType
 from dlc_core.support.record import record
@@ -52,6 +54,23 @@ class Tiled(AttentionPlan):
     def lower(self, type_: TensorType, attrs: Mapping[str, Any], *tensors: te.Tensor) -> te.Tensor:
         q, k, v, *masks = tensors
         return tiled(type_, stages_of(self.rows, self.panel, type_, attrs, q, k, masks), q, k, v)
+
+
+@record(frozen=True)
+class TiledDots(Tiled):
+    """`Tiled`, whose products are dot products: of `group` elements of the dtype `operands` for each of
+    `lanes` accumulators in float32.  A panel has whole vectors of keys.
+    """
+
+    name: ClassVar[str] = "attention.tiled_dots"
+    operands: str
+    group: int
+    lanes: int
+
+    def lower(self, type_: TensorType, attrs: Mapping[str, Any], *tensors: te.Tensor) -> te.Tensor:
+        q, k, v, *masks = tensors
+        stages = stages_of(self.rows, self.panel, type_, attrs, q, k, masks)
+        return tiled_dots(type_, stages, dtype(self.operands), self.group, self.lanes, q, k, v)
 
 
 @record(frozen=True)
@@ -95,6 +114,6 @@ class Online(AttentionPlan):
         return online(type_, stages, (self.lanes, self.neighbours), q, k, v)
 
 
-PLANS = (Tiled, TwoPass, Online)
+PLANS = (Tiled, TiledDots, TwoPass, Online)
 
-__all__ = ["PLANS", "AttentionPlan", "Online", "Tiled", "TwoPass"]
+__all__ = ["PLANS", "AttentionPlan", "Online", "Tiled", "TiledDots", "TwoPass"]

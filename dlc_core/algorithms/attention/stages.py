@@ -48,6 +48,17 @@ class Stages:
         """The annotations of a stage's block."""
         return {STAGE: name}
 
+    def over_keys(self, name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
+        """A stage that reduces scores or weights [..., queries, panels, panel] over the keys."""
+        *rows, panels, panel = of.shape
+        p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
+
+        def body(*i: Expr) -> te.tensor.Reduction:
+            point = (*i, p.var, w.var)
+            return combine(cast_to(self.wide, of[point]), axis=[p, w], where=self.needs_panel(i[-1], p.var))
+
+        return self.stage(name, rows, body)
+
     def group(self, outer: Point) -> tuple[Expr, ...]:
         """The batch indices of the keys and values of a head."""
         return (*outer[:-1], outer[-1] if self.heads == 1 else outer[-1] // self.heads)

@@ -7,8 +7,6 @@ each element of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dlc_core import te
 from dlc_core.algorithms.attention.stages import Stages
 from dlc_core.ir.expr import Expr, const, const_value, logical_and
@@ -27,15 +25,6 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
     exact = panel == 1 or (size_m is not None and size_m % panel == 0)
     depth = len(lead)
     stage, group, needs_panel = stages.stage, stages.group, stages.needs_panel
-
-    def over_keys(name: str, combine: Callable[..., te.tensor.Reduction], of: te.Tensor) -> te.Tensor:
-        p, w = te.reduce_axis(panels, "p"), te.reduce_axis(panel, "w")
-
-        def body(*i: Expr) -> te.tensor.Reduction:
-            point = (*i, p.var, w.var)
-            return combine(of[point], axis=[p, w], where=needs_panel(i[-1], p.var))
-
-        return stage(name, (*lead, n), body)
 
     def key(*i: Expr) -> Expr:
         *outer, p, x, w = i
@@ -60,9 +49,9 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
         return stages.score(products[i], index, (*lead, n, m), None, None if exact else m)
 
     scores = stage("scores", products.shape, score)
-    row_max = over_keys("row_max", te.max, scores)
+    row_max = stages.over_keys("row_max", te.max, scores)
     weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - row_max[i[: depth + 1]]))
-    denominator = over_keys("denominator", te.sum, weights)
+    denominator = stages.over_keys("denominator", te.sum, weights)
 
     def mix(*i: Expr) -> te.tensor.Reduction:
         *outer, row, e = i

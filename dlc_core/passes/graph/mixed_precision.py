@@ -9,6 +9,7 @@ Each operation has a policy:
 - *lower*: convolutions and products by constant weights take both operands in the narrow dtype and sum in
   float32;
 - *follow*: operations that only move elements, or choose among them, work on the stored dtype;
+- attention has a policy of its own: the pass `attention` chooses operands in the narrow dtype;
 - *keep*: all other operations compute in float32, such as normalisations, softmax and reductions.
 
 The input of a contraction is stored in the narrow dtype, so its producer rounds it before the store. Other

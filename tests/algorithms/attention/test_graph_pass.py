@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlc_core.algorithms.attention.graph_pass import Attention
-from dlc_core.algorithms.attention.plan import Tiled
+from dlc_core.algorithms.attention.plan import Tiled, TiledDots
 from dlc_core.graph.node import constant, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
@@ -14,6 +14,7 @@ from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph import ExpandComposites, Fuse
 from dlc_core.target import Description
+from dlc_core.target.description import Dot
 from dlc_core.testing.schedules import target_of
 
 CORES = target_of(Description(vector_bits=512, vector_registers=32, cores=2))
@@ -144,3 +145,16 @@ def test_finite_masks_of_fully_masked_queries_are_not_causal(checked):
     value = mixed(std.where(std.less_equal(keys, queries), scores(), constant(LOW, "float32")))
     (node,) = found(run(checked, value))
     assert not node.attrs["causal"]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("queries", [1, 48])
+def test_operands_are_narrow_if_precision_and_machine_allow(checked, queries, precision):
+    dots = (Dot("bfloat16", "bfloat16", "float32", 2, 16),)
+    machine = target_of(Description(vector_bits=512, vector_registers=32, cores=2, dots=dots))
+    context = PassContext(target=machine, config={"precision": precision})
+    (node,) = found(checked(Attention(), mixed(scores(queries, 64)), context=context))
+    narrow = precision == "bfloat16" and queries > 1
+    assert isinstance(node.attrs["plan"], TiledDots if narrow else Tiled)
+    assert isinstance(node.attrs["plan"], TiledDots) == narrow
+    assert node.dtype.name == "float32"
