@@ -41,7 +41,7 @@ else:
     futures = lazy("concurrent.futures")
 
 SUFFIX, MARK = ".dlc", ".mark"
-_CHUNK = 1 << 25
+_CHUNK = 1 << 24
 """Bytes that are read and hashed together.  Before each a thread may wait for the interpreter lock, which
 takes as long as hashing some megabytes."""
 _LARGE = 1 << 23
@@ -223,9 +223,10 @@ def _content_digest(path: Path) -> bytes:
 
 def _hash_file(path: Path) -> bytes:
     digest = hashlib.sha256()
+    chunk = memoryview(bytearray(_CHUNK))  # reused, because new pages cost more than hashing them
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+        while size := file.readinto(chunk):
+            digest.update(chunk[:size])
     return digest.digest()
 
 
