@@ -7,7 +7,7 @@ loop1:
   %i1 = phi i64 [ 0, %entry ], [ %n2, %done4 ]
   %v6 = mul i64 %i1, 33
   %p16 = getelementptr inbounds half, ptr %arg0, i64 %v6
-  %p40 = getelementptr inbounds half, ptr %arg1, i64 %i1
+  %p36 = getelementptr inbounds half, ptr %arg1, i64 %i1
   br label %loop3
 loop3:
   %i3 = phi i64 [ 0, %loop1 ], [ %n4, %loop3 ]
@@ -28,29 +28,25 @@ done4:
   %mv19.0 = fpext <8 x half> %v18 to <8 x float>
   %v20 = select <8 x i1> %v14, <8 x float> %mv19.0, <8 x float> splat (float 0x0000000000000000)
   %v21 = fadd contract <8 x float> %v12, %v20
-  %v22 = extractelement <8 x float> %v21, i32 0
-  %v23 = fadd contract float 0x0000000000000000, %v22
-  %v24 = extractelement <8 x float> %v21, i32 1
-  %v25 = fadd contract float %v23, %v24
-  %v26 = extractelement <8 x float> %v21, i32 2
-  %v27 = fadd contract float %v25, %v26
-  %v28 = extractelement <8 x float> %v21, i32 3
-  %v29 = fadd contract float %v27, %v28
-  %v30 = extractelement <8 x float> %v21, i32 4
-  %v31 = fadd contract float %v29, %v30
-  %v32 = extractelement <8 x float> %v21, i32 5
+  %v22 = shufflevector <8 x float> %v21, <8 x float> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  %v23 = fadd contract <4 x float> splat (float 0x0000000000000000), %v22
+  %v24 = shufflevector <8 x float> %v21, <8 x float> poison, <4 x i32> <i32 4, i32 5, i32 6, i32 7>
+  %v25 = fadd contract <4 x float> %v23, %v24
+  %v26 = shufflevector <4 x float> %v25, <4 x float> poison, <2 x i32> <i32 0, i32 1>
+  %v27 = fadd contract <2 x float> splat (float 0x0000000000000000), %v26
+  %v28 = shufflevector <4 x float> %v25, <4 x float> poison, <2 x i32> <i32 2, i32 3>
+  %v29 = fadd contract <2 x float> %v27, %v28
+  %v30 = extractelement <2 x float> %v29, i32 0
+  %v31 = fadd contract float 0x0000000000000000, %v30
+  %v32 = extractelement <2 x float> %v29, i32 1
   %v33 = fadd contract float %v31, %v32
-  %v34 = extractelement <8 x float> %v21, i32 6
-  %v35 = fadd contract float %v33, %v34
-  %v36 = extractelement <8 x float> %v21, i32 7
-  %v37 = fadd contract float %v35, %v36
-  %mv38.0 = fptrunc float %v37 to half
-  %mv39.0 = fpext half %mv38.0 to float
-  %mv41.0 = fptrunc float %mv39.0 to half
-  store half %mv41.0, ptr %p40, align 2
+  %mv34.0 = fptrunc float %v33 to half
+  %mv35.0 = fpext half %mv34.0 to float
+  %mv37.0 = fptrunc float %mv35.0 to half
+  store half %mv37.0, ptr %p36, align 2
   %n2 = add nsw i64 %i1, 1
-  %v42 = icmp slt i64 %n2, 5
-  br i1 %v42, label %loop1, label %done2
+  %v38 = icmp slt i64 %n2, 5
+  br i1 %v38, label %loop1, label %done2
 done2:
   ret void
 }
