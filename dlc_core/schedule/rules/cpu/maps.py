@@ -52,7 +52,8 @@ MAP_DECISIONS = (REGISTERS.name, TRANSPOSE.name, THREADS.name)
 class MapRule(ScheduleRule):
     """The rule for elementwise and injective kernels.
 
-    It applies if all blocks are pointwise: one store, no reduction.
+    It applies if all blocks are pointwise (one store, no reduction) and write different buffers. The start
+    and the steps of a scan write the same one.
     """
 
     name: ClassVar[str] = "cpu.map"
@@ -60,7 +61,9 @@ class MapRule(ScheduleRule):
     decisions: ClassVar[tuple[str, ...]] = MAP_DECISIONS
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        return all(is_pointwise(block) for block in block_list(func.body))
+        blocks = block_list(func.body)
+        written = {block.body.buffer for block in blocks if isinstance(block.body, Store)}
+        return all(is_pointwise(block) for block in blocks) and len(written) == len(blocks)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         inline_pointwise(schedule)
