@@ -168,7 +168,7 @@ def geomeans(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, floa
                 and (ratio := each.ratio(peer)) is not None
             ]
             if ratios:
-                means[f"{name}, threads {threads}"] = _geomean(ratios)
+                means[f"{name}, threads {threads}"] = geometric_mean(ratios)
     return means
 
 
@@ -180,11 +180,11 @@ def memory_means(results: Sequence[Result], peers: Sequence[Peer]) -> dict[str, 
             found = [getattr(result, of) for result in results]
             ratios = [each[OURS.name] / each[name] for each in found if each.get(name) and OURS.name in each]
             if ratios:
-                means[f"{name}, {title}"] = _geomean(ratios)
+                means[f"{name}, {title}"] = geometric_mean(ratios)
     return means
 
 
-def _geomean(ratios: Sequence[float]) -> float:
+def geometric_mean(ratios: Sequence[float]) -> float:
     return exp(sum(map(log, ratios)) / len(ratios))
 
 

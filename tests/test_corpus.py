@@ -342,3 +342,38 @@ def test_reasons(measured, given, word):
     kernel = Kernel("k", (), rule, (), (), (tile,), work, estimate)
     assert costs.reason(kernel, machine, measured).startswith(word)
     assert bool(costs.reason(kernel, machine, measured)) == bool(word)
+
+
+def kept_run(path, threads, *results, cores=2):
+    """Write the record of a run: of each model its name, dlc's milliseconds and those of two peers."""
+    records = [
+        {
+            "model": model,
+            "threads": threads,
+            "milliseconds": {name: {"median": value} for name, value in times.items()},
+            "best_peer": min((n for n in times if n != "dlc"), key=lambda n: times[n], default=None),
+        }
+        for model, times in results
+    ]
+    record = {"machine": {"processor": "P", "cores": cores}, "peers": {"dlc": "0", "a": "1", "b": "2"}}
+    path.write_text(json.dumps({**record, "results": records}))
+    return path
+
+
+def test_kept_runs_are_shown_together(tmp_path, capsys):
+    one = kept_run(tmp_path / "1", 1, ("net", {"dlc": 8.0, "a": 10.0, "b": 9.0}), ("other", {"dlc": 1.5}))
+    two = kept_run(tmp_path / "2", 2, ("net", {"dlc": 5.5, "a": 5.0, "b": 9.0}))
+    assert main(["show", str(one), str(two), "--markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| model | 1 thread, dlc ms | a | b | / best | 2 threads, dlc ms | a | b | / best |"
+    assert lines[2] == "| net | 8 | 10 | 9 | 0.89 | 5.5 | 5 | 9 | 1.10 |"
+    assert lines[3] == "| other | 1.5 | – | – | – | – | – | – | – |"
+    assert lines[-2] == "threads 1: 0.889 of the best peer, 1 models; above 1: none"
+    assert lines[-1] == "threads 2: 1.100 of the best peer, 1 models; above 1: net 1.10"
+
+
+def test_kept_runs_of_other_machines_are_refused(tmp_path):
+    one = kept_run(tmp_path / "1", 1)
+    two = kept_run(tmp_path / "2", 2, cores=4)
+    with pytest.raises(ValueError, match="differ in 'cores'"):
+        main(["show", str(one), str(two)])

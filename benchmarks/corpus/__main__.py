@@ -1,4 +1,4 @@
-"""`python -m benchmarks.corpus list|build|measure|check|phases|costs|processors [FOLDER] [--only TEXT] …`"""
+"""`python -m benchmarks.corpus COMMAND [FOLDER] [--only TEXT] …`, with the commands of `COMMANDS`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import corpus, running
-from benchmarks.corpus import costs, listing, phases
+from benchmarks.corpus import costs, kept, listing, phases
 from benchmarks.corpus.building import build, build_one
 from benchmarks.corpus.catalog import chosen
 from benchmarks.corpus.checking import check, check_one, table
@@ -35,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return costs.run(cases, options.threads, options.seconds, options.json, markdown=options.markdown)
     elif options.what == "processors":
         return judge_code(options)
+    elif options.what == "show":
+        record = kept.joined([options.folder, *options.more])
+        print_table(*kept.table(record), markdown=options.markdown)
+        print("\n" + "\n".join(kept.means(record)))
     elif options.what == "phases":
         return run_phases(options.folder, options.only)
     elif options.what == "verdict":
@@ -57,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
             "folder",
             type=Path,
             nargs="?" if name == "list" else None,
-            help="where the models are; outside of the repository",
+            help=FILE if name == "show" else "where the models are; outside of the repository",
         )
         command.add_argument("--only", default="", help="names that contain this, or one of A,B")
         if name in ("list", "build"):
@@ -68,8 +72,10 @@ def parser() -> argparse.ArgumentParser:
             )
         if name == "measure":
             running.add_options(command, apart=True)
-        elif name in ("list", "check", "costs", "processors"):
+        elif name in ("list", "check", "costs", "processors", "show"):
             command.add_argument("--markdown", action="store_true", help="print a table as Markdown")
+        if name == "show":
+            command.add_argument("more", type=Path, nargs="*", help="further runs on the same machine")
         if name == "processors":
             command.add_argument("--processors", default="", help="only these, separated by commas")
         if name == "costs":
@@ -81,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+FILE = "a file that `measure --json` wrote"
 COMMANDS = {
     "list": "list the recipes; with a folder, the parameters and inputs of its models too",
     "build": "build the models that are not in the folder",
@@ -89,6 +96,7 @@ COMMANDS = {
     "phases": "run each model in four ways, each in a process of its own",
     "costs": "compare the predicted time of each kernel with its measured time and its roofline",
     "processors": "compile the models for several processors and judge the assembly of their kernels",
+    "show": "print the table and the means of kept measurements",
     "one": "build the model of the name --only, in this process",
     "verdict": "check one model file, in this process",
 }
