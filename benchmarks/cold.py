@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks.environment import environment
 from benchmarks.models import Case, default_cases, folder_cases
 
 _COMPILE = """
@@ -71,8 +71,8 @@ def measure(case: Case, rounds: int) -> Times:
 
 def _compile(model: Path, feeds: Path, cache: Path, level: int = 3) -> tuple[float, float, float]:
     arguments = [sys.executable, "-c", _COMPILE, str(model), str(feeds), str(level)]
-    environment = {**os.environ, "DLC_CACHE": "1", "DLC_CACHE_DIR": str(cache)}
-    done = subprocess.run(arguments, env=environment, check=True, capture_output=True, text=True)
+    variables = environment(DLC_CACHE="1", DLC_CACHE_DIR=str(cache))
+    done = subprocess.run(arguments, env=variables, check=True, capture_output=True, text=True)
     seconds, cpu, first = json.loads(done.stdout)
     return seconds, cpu, first
 

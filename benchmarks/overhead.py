@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import dlc_core as dlc
+from benchmarks.environment import environment
 from benchmarks.peers import OURS
 from benchmarks.report import head, machine, print_table
 from dlc_core import nn
@@ -72,7 +72,7 @@ def measure(calls: int = CALLS, rounds: int = 5) -> dict[str, tuple[float, str]]
         "call by name": (call_microseconds(lambda: exe.run(feeds), calls), "µs"),
     }
     with TemporaryDirectory(prefix="dlc-bench-") as folder:
-        variables = {**os.environ, "DLC_CACHE": "1", "DLC_CACHE_DIR": folder}
+        variables = environment(DLC_CACHE="1", DLC_CACHE_DIR=folder)
         saved = str(Path(folder, "model.dlc"))
         exe.save(saved)
         for name, code in (("python", "pass"), ("numpy", _NUMPY), ("dlc_core", _IMPORT)):

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks.environment import environment
 from benchmarks.peers.base import Array, Peer, Session
 
 CALLS = 3
@@ -69,7 +70,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
+            env=environment(PYTHONPATH=os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

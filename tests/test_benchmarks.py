@@ -20,6 +20,7 @@ import pytest
 import dlc_core as dlc
 from benchmarks import cold, exact, gpu, micro, numerics
 from benchmarks.chart import check_chart, write_chart
+from benchmarks.environment import environment
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
 from benchmarks.peers import OURS, Peer, Session
@@ -354,3 +355,11 @@ def test_times_of_compiles_with_and_without_the_cache(models: Path) -> None:
     assert all(0 < seconds < first for seconds, _, first in times.values())
     assert times["same"][1] < times["cold"][1]  # neither imports nor calls the compiler
     assert len(cold.report("twice", times)) == 1 + len(cold.STARTS)
+
+
+def test_measured_starts_have_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("KEPT", "yes")
+    found = environment(DLC_CACHE="0")
+    assert "PYTHONDONTWRITEBYTECODE" not in found
+    assert (found["KEPT"], found["DLC_CACHE"]) == ("yes", "0")

@@ -25,7 +25,13 @@ from onnx import ModelProto, numpy_helper
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("README.md", "docs/**/*.md", "plugins/*/README.md", "benchmarks/*.md", "examples/**/*.md")
+    for pattern in (
+        "README.md",
+        "docs/**/*.md",
+        "plugins/*/README.md",
+        "benchmarks/**/*.md",
+        "examples/**/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 RUN = ("python", "bash")
