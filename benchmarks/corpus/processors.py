@@ -49,10 +49,10 @@ PRODUCT_SHARE = 1 / 3
 """The share of multiply-adds in the instructions of a hot loop."""
 SCALAR_SHARE = 0.25
 """The share of scalar arithmetic in a loop from which a kernel counts as not vectorized."""
+ITERATIONS = 50
+"""The iterations of a loop that llvm-mca simulates."""
 SHORT = 6
 """Loops with fewer instructions are counters and copies of tails."""
-MODELS = {"znver4": "znver3", "znver5": "znver3"}
-"""The model that an llvm-mca without one for a processor takes instead: the same widths of issue."""
 
 
 @record(frozen=True)
@@ -130,20 +130,13 @@ def cycles(loop: Sequence[str], triple: str, cpu: str) -> float | None:
     if tool is None:
         return None
     body = "".join(f"{line}\n" for line in loop if not re.search(r"\.?LBB", line))
-    for name in dict.fromkeys((cpu, MODELS.get(cpu, cpu))):
-        command = [
-            tool,
-            f"-mtriple={triple}",
-            f"-mcpu={name}",
-            "-iterations=50",
-            "-all-views=0",
-            "-summary-view",
-        ]
-        done = subprocess.run(command, input=body, capture_output=True, text=True, timeout=60, check=False)
-        total = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
-        if done.returncode == 0 and total and "is not a recognized processor" not in done.stderr:
-            return int(total[1]) / 50
-    return None
+    options = [f"-iterations={ITERATIONS}", "-all-views=0", "-summary-view"]
+    command = [tool, f"-mtriple={triple}", f"-mcpu={cpu}", *options]
+    done = subprocess.run(command, input=body, capture_output=True, text=True, timeout=60, check=False)
+    total = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
+    if done.returncode or total is None or "is not a recognized processor" in done.stderr:
+        return None
+    return int(total[1]) / ITERATIONS
 
 
 TITLES = (

@@ -245,6 +245,15 @@ def test_large_tables_stay(checked):
     assert ops(kept) == ["mul", "sin", "cos", "mul", "reduce_sum", "add"]
 
 
+def test_tables_of_opaque_ops_stay(checked):
+    """Their references may be loops in Python, which are too slow for millions of elements."""
+    _, table = waves(1024, 2560)
+    rows = constant(np.array([[3], [7]], np.int64)), constant(np.ones((2, 2560), np.float32))
+    total = std.reduce_sum(std.scatter_nd(table, *rows), axes=(0,), keepdims=False)
+    found = ops(checked(FoldConstants(), std.add(tensor("x", 2560), total)))
+    assert found == ["mul", "sin", "cos", "mul", "scatter_nd", "reduce_sum", "add"]
+
+
 def test_gathered_operands_of_contractions_fold(checked):
     """Weights as vectors of a code book: above the limits of other constants."""
     codes = constant(np.random.default_rng(3).integers(0, 256, 6400, dtype=np.int32))

@@ -73,6 +73,20 @@ class Stages:
         needed: Expr = p * self.panel <= (maximum(last, 0) if before is None or before < 0 else last)
         return needed
 
+    def panel_scores(self, products: te.Tensor, shape: Sequence[Dim], exact: bool) -> te.Tensor:
+        """The stage of the scores [..., queries, panels, panel] of products of queries and keys.
+
+        `shape` is that of the scores of all keys, [..., queries, keys]. Unless the panels are `exact`, the
+        last one has columns after the last key.
+        """
+
+        def body(*i: Expr) -> Expr:
+            *point, p, w = i
+            index = (*point, p * self.panel + w)
+            return self.score(products[i], index, shape, None, None if exact else as_expr(shape[-1]))
+
+        return self.stage("scores", products.shape, body)
+
     def score(
         self, product: Expr, point: Point, shape: Sequence[Dim], n: Expr | None, m: Expr | None
     ) -> Expr:

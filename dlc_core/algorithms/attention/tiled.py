@@ -43,12 +43,7 @@ def tiled(type_: TensorType, stages: Stages, q: te.Tensor, k: te.Tensor, v: te.T
 
     products = stage("products", (*lead, n, panels, panel), product)
 
-    def score(*i: Expr) -> Expr:
-        *point, p, w = i
-        index = (*point, p * panel + w)
-        return stages.score(products[i], index, (*lead, n, m), None, None if exact else m)
-
-    scores = stage("scores", products.shape, score)
+    scores = stages.panel_scores(products, (*lead, n, m), exact)
     row_max = stages.over_keys("row_max", te.max, scores)
     weights = stage("weights", scores.shape, lambda *i: intrinsic("exp", scores[i] - row_max[i[: depth + 1]]))
     denominator = stages.over_keys("denominator", te.sum, weights)

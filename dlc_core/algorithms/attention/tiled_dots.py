@@ -76,12 +76,7 @@ def tiled_dots(
 
     products = stage("products", (*lead, n, panels, panel), product)
 
-    def score(*i: Expr) -> Expr:
-        *point, p, w = i
-        index = (*point, p * panel + w)
-        return stages.score(products[i], index, (*lead, n, m), None, None if exact else m)
-
-    scores = stage("scores", products.shape, score)
+    scores = stages.panel_scores(products, (*lead, n, m), exact)
     row_max = stages.over_keys("row_max", te.max, scores)
 
     def weight(*i: Expr) -> Expr:

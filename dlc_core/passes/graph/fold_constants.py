@@ -173,11 +173,13 @@ class _Tables:
             return _Chain((node,), 0, 0)
         if not _foldable(node) or (static_bytes(node.type) or 0) > CONSTANTS.table_bytes:
             return None
+        assert isinstance(node.op, OpDecl)
+        if node.op.kind == "opaque":  # its reference may be a loop in Python, too slow for a table
+            return None
         below = [chain for arg in node.args if (chain := self._chain(arg)) is not None]
         depth = 1 + max((chain.depth for chain in below), default=0)
         if len(below) < len(node.args) or depth > MAX_DEPTH:
             return None
-        assert isinstance(node.op, OpDecl)
         separate = max((chain.separate for chain in below), default=0)
         if node.op in GATHERING or node.op.kind in ("reduction", "contraction"):
             separate = max(separate, static_bytes(node.type) or 0)
