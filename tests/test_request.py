@@ -58,6 +58,12 @@ def test_a_request_is_printed_without_defaults():
     )
 
 
+def test_decisions_are_text_or_a_mapping():
+    forced = {"gemm.tile": "8x1", "gemm.k_block": "whole"}
+    request = CompileRequest.of(TENSOR, config={"decisions": forced})
+    assert request.config["decisions"] == "gemm.tile=8x1,gemm.k_block=whole"
+
+
 def test_a_request_reads_the_settings_and_the_context_once():
     with config.override(check_bounds=True, disabled=("fuse",)), dlc.PassContext(opt_level=2) as context:
         request = CompileRequest.of(TENSOR, config={"check_bounds": False})
@@ -71,6 +77,8 @@ def test_a_request_reads_the_settings_and_the_context_once():
         ({"target": TENSOR, "targets": ["reference"]}, "both `target` and `targets` are given"),
         ({"targets": []}, "there is no target in the list"),
         ({"precision": "half"}, "precision 'half'"),
+        ({"config": {"decisions": 7}}, "decisions must be text"),
+        ({"config": {"disabled": 7}}, "disabled must be names"),
     ],
 )
 def test_wrong_requests_are_refused_when_they_are_made(options, said):

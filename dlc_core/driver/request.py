@@ -185,7 +185,7 @@ def _settings(chosen: Mapping[str, Any], pass_context: passes.PassContext | None
     found: dict[str, Any] = {"check_bounds": True} if settings.check_bounds else {}
     found |= {DECISIONS: settings.decisions} if settings.decisions else {}
     found |= {DISABLED: settings.disabled} if settings.disabled else {}
-    found |= chosen
+    found |= {name: _legal(name, value) for name, value in chosen.items()}
     before = {} if pass_context is None else pass_context.config
     numbers = merged(
         settings.heuristics, before.get(HEURISTICS, ""), current_overrides(), chosen.get(HEURISTICS, "")
@@ -193,6 +193,14 @@ def _settings(chosen: Mapping[str, Any], pass_context: passes.PassContext | None
     found |= {HEURISTICS: numbers.text} if numbers.text else {}
     mode = mode_of(found.pop(GUARD, settings.guard))
     return {**found, GUARD: mode} if mode else found
+
+
+def _legal(name: str, value: Any) -> Any:
+    """Return a setting for passes, decisions as text; raise UsageError for one of another type."""
+    if name == DECISIONS and isinstance(value, Mapping):
+        return ",".join(f"{decision}={way}" for decision, way in value.items())
+    knob = next((one for one in settings.knobs() if one.name == name in (DECISIONS, DISABLED)), None)
+    return value if knob is None else knob.check(value, f"config[{name!r}]")
 
 
 def _known_precision(precision: str) -> str:

@@ -95,6 +95,30 @@ def test_a_forced_tile_is_used():
     assert plan_gemm(gemm(64, 64, 64), Machine(USUAL, 2), Tile(3, 1)).tile == Tile(3, 1)
 
 
+@pytest.mark.parametrize("columns", [5, 8, 16])
+@pytest.mark.parametrize(("row_bytes", "offsets"), [(4096, 1), (8192, 1), (2048, 2), (3072, 4), (4100, 1024)])
+def test_l1_holds_the_rows_of_a_tile(row_bytes, offsets, columns):
+    description = replace(USUAL, caches=(32 << 10, 1 << 20, 32 << 20), cache_ways=8, vector_registers=32)
+    facts = replace(gemm(1024, columns, 1024), row_bytes=row_bytes)
+    plan = plan_gemm(facts, Machine(description, 1))
+    assert plan.tile.rows <= 7 * offsets
+    assert not plan.pad_rows
+    free = plan_gemm(replace(facts, row_bytes=None), Machine(description, 1))
+    assert free.tile.rows > 7, "the distance of rows is what limits the tile"
+    copied = plan_gemm(replace(facts, lhs_copied=True), Machine(description, 1))
+    assert copied.tile == free.tile
+    assert copied.pad_rows == (copied.tile.rows > 2 * offsets)
+
+
+def test_the_limit_of_l1_is_a_reason():
+    facts = replace(gemm(1024, 8, 1024), row_bytes=4096)
+    with scope("kernel") as made:
+        plan_gemm(facts, Machine(USUAL, 1))
+    (choice,) = (one for one in made if one.decision == "gemm.tile")
+    tall = next(one for one in choice.candidates if one.value == "12x1")
+    assert "12 rows, 4096 bytes apart" in tall.refused
+
+
 @pytest.mark.parametrize(("width", "group", "shape"), [(8, 1, (1, 3, 5, 12, 8)), (16, 4, (1, 3, 3, 3, 64))])
 def test_the_shape_of_packed_weights(width, group, shape):
     weights = Weights((3,), (12,), 37, 4, group=group)

@@ -129,6 +129,25 @@ class Gemm:
             return True
         return self.all_rows >= self.columns
 
+    def offsets(self, machine: Machine) -> int | None:
+        """Return at how many offsets in a way of L1 the rows of the left-hand side begin; None if unknown."""
+        if self.row_bytes is None:
+            return None
+        way_bytes = machine.description.caches[0] // machine.description.cache_ways
+        return max(1, way_bytes // math.gcd(self.row_bytes, way_bytes))
+
+    def max_height(self, machine: Machine) -> int | None:
+        """Return the rows of a tile that L1 holds without conflict misses; None if there is no limit.
+
+        A tile reads one element of each row per K step.  Rows whose distance is a multiple of a large power
+        of two fall on few sets of the cache, where they evict each other before the next step reads their
+        cache lines.  One way is left for the right-hand side.  A copy of the rows has padded rows instead.
+        """
+        offsets = self.offsets(machine)
+        if offsets is None or self.lhs_copied:
+            return None
+        return max(1, machine.description.cache_ways - 1) * offsets
+
     def rhs_fits_l2(self, machine: Machine) -> bool:
         """Whether the right-hand side fits in L2."""
         caches = machine.description.caches
@@ -226,13 +245,16 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
         distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.rhs_fits_l2(machine))
     sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
-    preferred = choose(*sizes, distribution, machine.description.rates)
+    height = gemm.max_height(machine)
+    preferred = choose(*sizes, distribution, machine.description.rates, height)
     cycles = gemm.cycles(machine)
 
     def refused(tile: Tile) -> str:
         """Why a tile was not chosen although it needs no more cycles; empty if it needs more."""
         if cycles is None or not gemm.rows or not gemm.columns or cycles(tile) > cycles(preferred):
             return ""
+        if height is not None and tile.rows > height:
+            return f"{_conflict(gemm, machine, tile)} and would evict each other"
         domain = gemm.rows, -(-gemm.columns // gemm.lanes)
         own, best = (distribution.imbalance(*domain, one.rows, one.vectors) for one in (tile, preferred))
         imbalance = f"the busiest thread has {own - 1:.1%} more than the average" if own > best else ""
@@ -294,25 +316,30 @@ def _tails(gemm: Gemm, tile: Tile) -> tuple[int, ...]:
 def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
     """Whether to pad the rows of a copied left-hand side, so that they map to different cache sets.
 
-    A tile reads one element per row in every step. Rows with a stride of a power of two would evict each
-    other.
+    A copy that exists anyway is padded for free.  Else a tile that an algorithm gives may have more rows than
+    L1 holds (`Gemm.max_height`); a copy pays if there are enough columns.
     """
-    if gemm.row_bytes is None or gemm.columns is None:
+    offsets = gemm.offsets(machine)
+    if offsets is None or gemm.columns is None:
         return False
-    facts = machine.description
-    way_bytes = facts.caches[0] // facts.cache_ways
-    sets = max(1, way_bytes // math.gcd(gemm.row_bytes, way_bytes))
-    # A copy exists anyway, so padding its rows is free.
-    fine = -(-tile.rows // sets) <= facts.cache_ways // (4 if gemm.lhs_copied else 2)
+    ways = machine.description.cache_ways
+    # A way per row and others for the right-hand side; a copy that exists anyway leaves more of them.
+    fine = -(-tile.rows // offsets) <= (ways // 4 if gemm.lhs_copied else max(1, ways - 1))
     narrow = gemm.columns < GEMM.min_copy_columns and not gemm.lhs_copied
-    conflict = f"{tile.rows} rows, {gemm.row_bytes} bytes apart, begin at {sets} offsets in a way of L1"
     reasons = {
-        "dense": f"{conflict} and would evict each other",
-        "padded": f"{conflict}, which its {facts.cache_ways} ways hold"
+        "dense": f"{_conflict(gemm, machine, tile)} and would evict each other",
+        "padded": f"{_conflict(gemm, machine, tile)}, which its {ways} ways hold"
         if fine
         else f"a copy of the rows costs more than it saves for {gemm.columns} columns",
     }
     return PAD_ROWS.choose("dense" if fine or narrow else "padded", refused=reasons.__getitem__) == "padded"
+
+
+def _conflict(gemm: Gemm, machine: Machine, tile: Tile) -> str:
+    """Describe the cache sets of a tile's rows."""
+    offsets = gemm.offsets(machine)
+    places = "one offset" if offsets == 1 else f"{offsets} offsets"
+    return f"{tile.rows} rows, {gemm.row_bytes} bytes apart, begin at {places} in a way of L1"
 
 
 def _partial_sums(gemm: Gemm, tile: Tile) -> int:

@@ -67,8 +67,10 @@ def choose(
     registers: int,
     distribution: Distribution = ONE_THREAD,
     rates: Rates = DEFAULT_RATES,
+    max_height: int | None = None,
 ) -> Tile:
-    """Return the cheapest tile for `rows` × `columns` elements (None: symbolic)."""
+    """Return the cheapest tile for `rows` × `columns` elements (None: symbolic), of at most `max_height`
+    rows."""
     m = GEMM.unknown_extent if rows is None else rows
     n = GEMM.unknown_extent if columns is None else columns
     vectors_needed = -(-n // lanes)
@@ -76,7 +78,8 @@ def choose(
     # are better.
     widest = 1 if columns is None else min(vectors_needed, GEMM.max_vectors)
     best: tuple[float, int, int] | None = None
-    for height in range(1, min(m, registers - 2) + 1):
+    tallest = min(m, registers - 2, m if max_height is None else max_height)
+    for height in range(1, tallest + 1):
         for width in range(1, widest + 1):
             if not fits(height, width, registers) or (lanes == 1 and -n % width * GEMM.padding_divisor > n):
                 continue  # without vectors, padded panels gain little and take memory
