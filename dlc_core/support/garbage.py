@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-THRESHOLDS = (50_000, 20, 100)
+THRESHOLDS = (200_000, 20, 100)
 """Allocations before a collection, and collections of a generation before one of the next."""
 
 _lock = Lock()

@@ -30,7 +30,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from dlc_backend_llvm.binding import LOCK, llvm, target_of
-from dlc_backend_llvm.host import abi_name, describe, host_cpu
+from dlc_backend_llvm.host import abi_name, describe, host_cpu, is_host
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.symbols import find_symbol
@@ -88,7 +88,7 @@ def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str
         if not cpu and not features:
             return host.triple, host.cpu, host.features
         triple = host.triple
-    if normal_arch(triple) in GPU_ARCHITECTURES:
+    if normal_arch(triple) in GPU_ARCHITECTURES or is_host(triple, cpu, features):
         return triple, cpu, features
     known = describe(triple, cpu, features)
     return triple, known.cpu, known.features

@@ -81,6 +81,15 @@ def host_cpu() -> HostCpu:
     )
 
 
+def is_host(triple: str, cpu: str, features: str) -> bool:
+    """Whether these are the names of `host_cpu()`.  LLVM has given them, so a trial is not needed."""
+    try:
+        host = host_cpu()
+    except TargetError:  # no code is generated for this machine, but it may compile for others
+        return False
+    return (triple, cpu, features) == (host.triple, host.cpu, host.features)
+
+
 def _query_llvm() -> bytes:
     """The triple, cpu, features and vector properties of this machine, as JSON."""
     with LOCK:
@@ -207,4 +216,4 @@ def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
     return 128, 16, "fmaf" not in text
 
 
-__all__ = ["HostCpu", "abi_name", "describe", "host_cpu", "usable_cores", "vector_facts"]
+__all__ = ["HostCpu", "abi_name", "describe", "host_cpu", "is_host", "usable_cores", "vector_facts"]

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dlc_backend_llvm import host
 from dlc_backend_llvm.binding import release
-from dlc_backend_llvm.engine import assemble, compile_ir, engine, optimise
+from dlc_backend_llvm.engine import assemble, compile_ir, engine, optimise, resolve_machine
 from dlc_backend_llvm.symbols import add_symbol
 
-from dlc_core.diag import CodegenError, UsageError
+from dlc_core.diag import CodegenError, TargetError, UsageError
 
 ADD = """
 define i64 @add(i64 %a, i64 %b) {
@@ -149,6 +150,27 @@ def test_wrong_options_are_refused() -> None:
         compile_ir(ADD, opt=7)
     with pytest.raises(UsageError, match="pipeline"):
         compile_ir(ADD, passes="O9")
+
+
+def test_this_machine_named_in_full_needs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(*_: str) -> str:
+        raise AssertionError("a trial compile of this machine")
+
+    monkeypatch.setattr(host, "tried", tried)
+    host.vector_facts.cache_clear()
+    cpu = host.host_cpu()
+    assert resolve_machine(cpu.triple, cpu.cpu, cpu.features) == (cpu.triple, cpu.cpu, cpu.features)
+    assert compile_ir(ADD, cpu.triple, cpu.cpu, cpu.features) == compile_ir(ADD)
+
+
+def test_a_machine_for_which_no_code_is_generated_compiles_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def host_cpu() -> host.HostCpu:
+        raise TargetError("no code is generated for this machine")
+
+    monkeypatch.setattr(host, "host_cpu", host_cpu)
+    assert compile_ir(ADD, "aarch64-linux-gnu", "generic", "+neon")
 
 
 def test_code_of_another_machine_is_not_loaded() -> None:
