@@ -85,6 +85,7 @@ def compile_model(
     else:
         files = exe.export(output)
     if as_json:
+        exe.settle()
         record = {
             "files": {str(file): file.stat().st_size for file in files},
             "target": exe.target_text,

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config as settings
-from dlc_core.diag import DlcError, UsageError
+from dlc_core.diag import UsageError
+from dlc_core.driver import storing
 from dlc_core.driver.cache import Store, cache_key, meanwhile
 from dlc_core.driver.key import Answer, explain, key_parts
 from dlc_core.driver.loading import requested
@@ -21,7 +22,6 @@ from dlc_core.driver.request import CompileRequest, Progress
 from dlc_core.driver.target_list import TargetLike, find_target
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
-from dlc_core.runtime.artefact.saving import Saved
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory.mapped import return_free
 from dlc_core.support.garbage import fewer_collections
@@ -143,6 +143,7 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     A request serves any number of models: `compile_request(model, CompileRequest.of("KIND", opt_level=1))`.
     """
     start = time.perf_counter()
+    storing.wait()
     reload = partial(requested, model, request)
     store, key, parts = Store(), None, None
     early: list[tuple[job.Job, IRModule]] = []
@@ -172,13 +173,10 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     work, module = early.pop() if early else begin()
     work.seconds["load"] = time.perf_counter() - start
     exe = work.executable(module, reload)
-    exe.report["cache"] = "off" if key is None else "stored"
-    if key is not None and parts is not None:
-        try:
-            store.put(key, exe, parts)
-            _map_weights(exe, store.get(key))
-        except DlcError as error:  # a cache that cannot be written never fails a compile
-            exe.report["cache"] = f"not stored: {error.what}"
+    if key is None or parts is None:
+        exe.report["cache"] = "off"
+    else:
+        storing.store(exe, store, key, parts)
     _release_memory(exe)
     return exe
 
@@ -207,14 +205,6 @@ def _is_cacheable(model: Any, request: CompileRequest) -> bool:
     return enabled and not (observed or tuned or entered)
 
 
-def _map_weights(exe: Executable, cached: Saved | None) -> None:
-    """Map the weights from the file that was just written, so that processes share their memory."""
-    if cached is not None and cached.weights.nbytes == exe.weights.nbytes:
-        exe.weights = cached.weights
-        for name, part in cached.regions.items():
-            _map_weights(exe.regions[name], part)
-
-
 def _readable_stages(target: Target) -> tuple[str, ...]:
     return tuple(form for form in ("graph", "tir") if form in target.stages)
 
@@ -232,6 +222,7 @@ def explain_cache(model: Any, target: TargetLike | None = None, **options: Any) 
 
     If not, the answer names the most similar cached result and how it differs.
     """
+    storing.wait()
     return explain(model, CompileRequest.of(target, **options), Store())
 
 

@@ -103,6 +103,8 @@ class Executable(CompiledModel):
     _loaded: Any = None
     _code_owner: Executable | None = None
     """The executable that has the code, if this is one of its entry points."""
+    background: Callable[[], None] | None = None
+    """Waits for work of the compile that goes on in the background, such as storing in the cache."""
 
     @cached_property
     def _input_names(self) -> tuple[str, ...]:
@@ -175,6 +177,7 @@ class Executable(CompiledModel):
             raise UsageError(
                 f"profile of {runs} runs after {warmup} warm-up runs", hint="measure at least one"
             )
+        self.settle()
         caller = self._caller or self._load()
         sites = self.about.get("sites")
         device_measures = isinstance(caller, Copying) and hasattr(caller.device, "measure")
@@ -212,6 +215,7 @@ class Executable(CompiledModel):
         """
 
         def bound(arrays: Sequence[Any]) -> Callable[[], object]:
+            self.settle()
             self.signature.check_count(len(arrays))
             # Copy inputs that are not contiguous here, so that the copy is not measured.
             given = [
@@ -264,6 +268,21 @@ class Executable(CompiledModel):
         """Free the scratch memory that is kept for later calls."""
         if self._caller is not None:
             self._caller.release()
+
+    def replace_weights(self, equal: Any) -> None:
+        """Use equal weights in other memory, unless calls already use the present ones."""
+        with _LOADING[0]:
+            if self._caller is None:
+                self.weights = equal
+
+    def settle(self) -> None:
+        """Wait for work in the background, which would disturb a measurement.
+
+        `report` is complete after it.
+        """
+        wait = self.background
+        if wait is not None:
+            wait()
 
     def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
         """Write one file that `dlc.open` loads in milliseconds. `sources` names readable forms that it

@@ -18,7 +18,7 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -90,7 +90,7 @@ def write_container(
     try:
         # The sections are hashed while they are written. The checksums do not change the header's length.
         with futures.ThreadPoolExecutor(1, "dlc-checksums") as executor, temporary.open("xb") as file:
-            digests = executor.map(_hex_digest, views)
+            digests = _digests(executor, views)
             position = file.write(head())
             base = _page_multiple(position)
             for entry, view in zip(listed, views, strict=True):
@@ -112,6 +112,14 @@ def write_container(
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _digests(executor: futures.Executor, views: Sequence[memoryview]) -> Iterator[str]:
+    """The checksums of sections, by an executor; by this thread if the interpreter is about to end."""
+    try:
+        return executor.map(_hex_digest, views)
+    except RuntimeError:
+        return map(_hex_digest, views)
 
 
 def _hex_digest(view: memoryview) -> str:

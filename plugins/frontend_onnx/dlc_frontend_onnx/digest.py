@@ -4,7 +4,8 @@
     digest(b"…")                             the bytes
 
 References to external data are found by a byte search for the key `location` of an entry, which is followed
-by its value. A model that refers to files outside its folder has no digest. Importing it raises the error.
+by its value. The search leaves out the large `raw_data` that the import extracts. A model that refers to
+files outside its folder has no digest. Importing it raises the error.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from dlc_core.disk_cache import disk_cached
 from dlc_core.driver.cache import file_digest, file_stamp
+from dlc_frontend_onnx.wire import without_weights
 
 _KEY = b"\x0a\x08location\x12"
 _MOST = 4096
@@ -63,22 +65,30 @@ def _remembered_locations(path: Path) -> list[str] | None:
 
 def _locations(path: Path) -> list[str] | None:
     """The values of all keys `location`, in order of first occurrence; None if one is malformed."""
-    names: dict[str, None] = {}
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return None
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = data.find(_KEY)
-            while at >= 0:
-                name = _value(data, at + len(_KEY))
-                if name is None or len(names) > _MOST:
-                    return None
-                names[name] = None
-                at = data.find(_KEY, at + 1)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
+            body, cuts = without_weights(view)
+            text = bytes(body)
+            # The views of the weights keep the map open.
+            del body, cuts
+    return _names(text)
+
+
+def _names(text: bytes) -> list[str] | None:
+    names: dict[str, None] = {}
+    at = text.find(_KEY)
+    while at >= 0:
+        name = _value(text, at + len(_KEY))
+        if name is None or len(names) > _MOST:
+            return None
+        names[name] = None
+        at = text.find(_KEY, at + 1)
     return list(names)
 
 
-def _value(data: mmap.mmap, at: int) -> str | None:
+def _value(data: bytes, at: int) -> str | None:
     """The text of a length-delimited field at an offset; None if it is incomplete."""
     size = shift = 0
     for byte in data[at : at + 2]:

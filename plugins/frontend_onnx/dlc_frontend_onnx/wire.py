@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import onnx
+if TYPE_CHECKING:
+    import onnx
 
 CUT_FROM = 1 << 12
 """A `raw_data` of at least this many bytes is extracted. Smaller messages are not scanned."""
@@ -71,15 +72,19 @@ def parse(data: memoryview) -> tuple[onnx.ModelProto, Cuts]:
 
     Raises `OverflowError` if the message without its weights is larger than protobuf can parse.
     """
-    cuts = Cuts()
-    body: Buffer = data
-    if len(data) >= SCAN_FROM:
-        rope = _scan(data, 0, len(data), "model", 0, cuts)
-        if rope is not None:
-            body = b"".join(rope)
+    import onnx  # the digest of a model scans it without
+
+    body, cuts = without_weights(data)
     if len(body) > MAX_PARSE:
         raise OverflowError(f"{len(body)} bytes")
     return onnx.ModelProto.FromString(body), cuts
+
+
+def without_weights(data: memoryview) -> tuple[Buffer, Cuts]:
+    """The message in `data` with markers in place of large `raw_data`, and the extracted weights."""
+    cuts = Cuts()
+    rope = _scan(data, 0, len(data), "model", 0, cuts) if len(data) >= SCAN_FROM else None
+    return data if rope is None else b"".join(rope), cuts
 
 
 def _scan(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: Cuts) -> list[Buffer] | None:
@@ -151,4 +156,4 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-__all__ = ["CUT_FROM", "MAX_PARSE", "SCAN_FROM", "Buffer", "Cuts", "parse"]
+__all__ = ["CUT_FROM", "MAX_PARSE", "SCAN_FROM", "Buffer", "Cuts", "parse", "without_weights"]
