@@ -18,7 +18,7 @@ import pytest
 from onnx import parser
 
 from benchmarks import against, running
-from benchmarks.corpus import checking, costs
+from benchmarks.corpus import checking, costs, scaling
 from benchmarks.corpus.__main__ import main
 from benchmarks.corpus.building import build_one
 from benchmarks.corpus.catalog import chosen, first_of_families, recipe_of, recipes
@@ -297,6 +297,35 @@ def test_costs_of_a_folder(tmp_path, capsys):
     assert (found["model"], found["rule"], found["share"]) == ("m", "cpu.map", 1.0)
     assert found["predicted"] > found["roofline"] > 0
     assert "| cpu.map | 1 |" in capsys.readouterr().out
+
+
+def test_speedups_of_a_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(scaling, "SHORT", 0.0)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(parser.parse_model(TEXT).SerializeToString())
+    np.savez(path.with_suffix(".npz"), in_x=np.float32([-1, 0, 2]))
+    file = tmp_path / "speedups.json"
+    assert main(["scaling", str(tmp_path), "--seconds", "0", "--json", str(file), "--markdown"]) in (0, 1)
+    (found,) = json.loads(file.read_text())
+    assert (found["model"], found["rule"], found["share"]) == ("m", "cpu.map", 1.0)
+    assert found["serial"] > 0
+    assert found["parallel"] > 0
+    assert "| cpu.map |" in capsys.readouterr().out
+
+
+def test_slow_kernels_are_bound_by_arithmetic_and_matter():
+    def speedup(kernel: str, factor: float, share: float = 0.5, bound: str = "compute") -> scaling.Speedup:
+        return scaling.Speedup("m", kernel, "cpu.contraction", "", bound, factor, 1.0, share)
+
+    found = [speedup("a", 1.6), speedup("b", 1.8), speedup("c", 1.2), speedup("d", 1.1, share=0.01)]
+    found.append(speedup("e", 1.0, bound="memory"))
+    assert [row[1] for row in scaling.slow(found, 2)] == ["c", "a"]
+    rows = list(scaling.distribution(found, 2))
+    assert [(row[0], row[1], row[2], row[-1]) for row in rows] == [
+        ("cpu.contraction", "compute", "4", "75.0%"),
+        ("cpu.contraction", "memory", "1", "100.0%"),
+        ("all", "", "5", "80.0%"),
+    ]
 
 
 def cost(measured: float, predicted: float | None = 1.0, *, share: float = 0.5, why: str = "") -> costs.Cost:

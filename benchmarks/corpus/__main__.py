@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import corpus, running
-from benchmarks.corpus import costs, kept, listing, phases
+from benchmarks.corpus import costs, kept, listing, phases, scaling
 from benchmarks.corpus.building import build, build_one
 from benchmarks.corpus.catalog import chosen
 from benchmarks.corpus.checking import check, check_one, table
@@ -30,9 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.what == "measure":
         wanted = named(options.only)
         return running.run(cases_of(options.folder, wanted), options, wanted)
-    elif options.what == "costs":
+    elif options.what in ("costs", "scaling"):
         cases = cases_of(options.folder, named(options.only))
-        return costs.run(cases, options.threads, options.seconds, options.json, markdown=options.markdown)
+        measure = costs.run if options.what == "costs" else scaling.run
+        return measure(cases, options.threads, options.seconds, options.json, markdown=options.markdown)
     elif options.what == "processors":
         return judge_code(options)
     elif options.what == "show":
@@ -72,14 +73,15 @@ def parser() -> argparse.ArgumentParser:
             )
         if name == "measure":
             running.add_options(command, apart=True)
-        elif name in ("list", "check", "costs", "processors", "show"):
+        elif name in ("list", "check", "costs", "scaling", "processors", "show"):
             command.add_argument("--markdown", action="store_true", help="print a table as Markdown")
         if name == "show":
             command.add_argument("more", type=Path, nargs="*", help="further runs on the same machine")
         if name == "processors":
             command.add_argument("--processors", default="", help="only these, separated by commas")
-        if name == "costs":
-            command.add_argument("--threads", type=int, default=1, help="(%(default)s)")
+        if name in ("costs", "scaling"):
+            threads = 1 if name == "costs" else 2
+            command.add_argument("--threads", type=int, default=threads, help="(%(default)s)")
             command.add_argument(
                 "--seconds", type=float, default=2.0, help="measured per model (%(default)s)"
             )
@@ -95,6 +97,7 @@ COMMANDS = {
     "check": "compile each model and compare its results with the stored ones",
     "phases": "run each model in four ways, each in a process of its own",
     "costs": "compare the predicted time of each kernel with its measured time and its roofline",
+    "scaling": "compare the times of each kernel with one thread and with several",
     "processors": "compile the models for several processors and judge the assembly of their kernels",
     "show": "print the table and the means of kept measurements",
     "one": "build the model of the name --only, in this process",
