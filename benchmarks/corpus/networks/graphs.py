@@ -47,7 +47,7 @@ class GatLayer(nn.Module):
         y = self.project(x).view(-1, self.heads, self.size)
         score = (y * self.left).sum(-1)[source] + (y * self.right).sum(-1)[target]
         weight = functional.leaky_relu(score, 0.2).clamp(max=20).exp()
-        total = sums(weight, target, x.shape[0]) + 1e-9
+        total = sums(weight, target, x.shape[0]).clamp(min=1e-9)  # exporters drop the addition of 1e-9
         found = sums(y[source] * weight[..., None], target, x.shape[0]) / total[..., None]
         return found.flatten(1)
 

@@ -14,11 +14,12 @@ from dlc_core.ir.expr import (
     binary,
     cast_to,
     const,
+    const_value,
     load,
     logical_and,
     select,
 )
-from dlc_core.ir.types import TensorType
+from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import NUMBERS, Attr, ErrorSample, NDArray, Sample, Tensor, op
 from dlc_core.op.infer import Attrs, at_least, check_rank, fail, of_input
 from dlc_core.op.lower import block_nest, compute_type, region
@@ -61,11 +62,16 @@ def before(a: Expr, b: Expr, largest: bool) -> Expr:
 MAX_INSERTION = 8
 """The largest number of results for which insertion into a sorted list is faster than a heap."""
 
+MAX_COMPARISONS = 512
+"""The largest number of comparisons per result for which counting ranks is faster than a heap."""
+
 
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     count, size = attrs["count"], x.shape[-1]
     if count == 0:
         return te.compute(type_.shape, lambda *i: const(0, "int64"), "top_indices")  # type: ignore[no-any-return]
+    if _counts(count, const_value(size)):
+        return _placed(type_, _ranks(x, attrs["largest"]))
 
     def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         position = Buffer("place", (1,), "int64")
@@ -82,6 +88,71 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         return block_nest("row", x.shape[:-1], lambda at: Alloc(position, row(at)), row_regions)
 
     made: te.Tensor = te.extern(type_.shape, [x], body, "top_indices", dtype_="int64", blocks=True)
+    return made
+
+
+def _counts(count: Dim, size: int | float | None) -> bool:
+    """Whether to count ranks. This compares all pairs of elements, but in vectors and without branches."""
+    if not isinstance(count, int) or not isinstance(size, int) or count <= MAX_INSERTION:
+        return False
+    return size * size <= MAX_COMPARISONS * count
+
+
+def _ranks(x: te.Tensor, largest: bool) -> te.Tensor:
+    """The rank of each element in its row, int32: the number of elements that are ranked before it. The
+    comparisons of one element with all of its row are independent, so they are vectorised.
+    """
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> list[Stmt]:
+        source, ranks = ins[0], outs[0]
+
+        def value(at: list[Expr]) -> Expr:
+            return cast_to(compute_type(source.dtype), load(source, at))
+
+        def counted(point: list[Expr]) -> Stmt:
+            *row, j, i = point
+            a, b = value([*row, j]), value([*row, i])
+            tied = logical_and(
+                cast_to("int32", j) < cast_to("int32", i),
+                binary("eq", before(b, a, largest), const(False, "bool")),
+            )
+            earlier = cast_to("int32", binary("or", before(a, b, largest), tied))
+            return store(ranks, [*row, i], load(ranks, [*row, i]) + earlier)
+
+        def regions(point: list[Expr]) -> tuple[list[Region], list[Region]]:
+            *row, j, i = point
+            own = region(ranks, [*row, i])
+            return [own, region(source, [*row, j]), region(source, [*row, i])], [own]
+
+        def zero(point: list[Expr]) -> Stmt:
+            return store(ranks, point, const(0, "int32"))
+
+        last = x.ndim - 1
+        return [
+            block_nest("zero", x.shape, zero, lambda i: ([], [region(ranks, i)])),
+            block_nest("count", (*x.shape, x.shape[-1]), counted, regions, {last}),
+        ]
+
+    made: te.Tensor = te.extern(x.shape, [x], body, "ranks", dtype_="int32", blocks=True)
+    return made
+
+
+def _placed(type_: TensorType, ranks: te.Tensor) -> te.Tensor:
+    """The index of each element at its rank, if that is one of the results."""
+    count = as_expr(type_.shape[-1])
+
+    def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def place(point: list[Expr]) -> Stmt:
+            rank = Var("rank", "int64")
+            placed = If(logical_and(rank >= 0, rank < count), store(outs[0], [*point[:-1], rank], point[-1]))
+            return Let(rank, cast_to("int64", load(ins[0], point)), placed)
+
+        def regions(point: list[Expr]) -> tuple[list[Region], list[Region]]:
+            return [region(ins[0], point)], [region(outs[0], [*point[:-1], None])]
+
+        return block_nest("place", ranks.shape, place, regions, {ranks.ndim - 1})
+
+    made: te.Tensor = te.extern(type_.shape, [ranks], body, "top_indices", dtype_="int64", blocks=True)
     return made
 
 
@@ -173,6 +244,8 @@ TOP_INDICES = op(
         Sample((Tensor((2, 3)),), {"count": 0}),
         Sample((Tensor((2, 70), "uniform:0:9"),), {"count": 33}),
         Sample((Tensor((70,), "special"),), {"count": 40}),
+        Sample((Tensor((3, 200), "uniform:0:9"),), {"count": 10}),
+        Sample((Tensor((200,), "special"),), {"count": 20, "largest": False}),
         Sample((Tensor((2, 50), "special"),), {"count": 50, "largest": False}),
     ),
     error_samples=[
