@@ -231,7 +231,7 @@ def test_predicted_times_use_the_heuristics_of_the_compile():
         exe = dlc.compile(chain(), NAMED, cache=False, config=config)
         return exe.explain().kernels[0].estimate.seconds
 
-    assert seconds(heuristics={"roofline.attained": 0.4}) > seconds()
+    assert seconds(heuristics={"issue.overlap": 4.0}) > seconds()
 
 
 def test_heuristics_are_part_of_the_request():

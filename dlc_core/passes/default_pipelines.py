@@ -89,6 +89,7 @@ TIR = (
     "unroll_loops",
     "group_strided",
     "inject_prefetches",
+    "predict_cycles",
     # Buffers are final; these passes need all accesses of a kernel.
     "hoist_workspace",
     "note_overwrites",

@@ -5,26 +5,31 @@
 
 The model is the roofline [1]: a kernel takes at least as long as its arithmetic at the peak of the vector
 units, and as its bytes at the bandwidth of their level: a cache that holds them, or memory.  `limit` is that
-time.  `seconds` is the expected time: good kernels attain the fraction `ROOFLINE.attained` of the limit, a
-kernel takes at least the cycles that its schedule was predicted, gathers and the ends of reductions along
-rows take time that vector units do not shorten, and each call has a fixed cost.
+time.  `seconds` is the expected time: the longer of the cycles in which the scheduled code is issued
+(`predict_cycles`) and of the time of its traffic from L2 and further levels (`reuse.py`), and the fixed cost
+of a call.  Where one of both is unknown, kernels are expected to attain the fraction `ROOFLINE.attained` of
+the limit.
 
 [1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.target.heuristics import ROOFLINE
+from dlc_core.target.reuse import Traffic
 
 _EXPONENTIAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "pow")
 _CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
 _HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+CYCLES = "cycles"
+"""The attribute of a scheduled kernel, and the key of its call's record, with the predicted cycles of its
+code on one thread."""
 FUNCTIONS = frozenset({*_EXPONENTIAL, *_CIRCULAR, *_HYPERBOLIC})
 """Functions that are evaluated as polynomials."""
 
@@ -46,8 +51,6 @@ class Work:
     gathers: int | None = 0
     """Loads and stores at addresses that are data and differ along the innermost axis, so that no vector load
     serves them."""
-    reductions: int | None = 0
-    """Sums and other reductions along a contiguous axis, each of which ends with the lanes of a vector."""
 
     @staticmethod
     def of_record(data: Mapping[str, Any]) -> Work:
@@ -135,31 +138,49 @@ class Machine:
         )
 
     def estimate(
-        self, work: Work, *, threads: int = 1, resident: int = 0, cycles: float = 0.0
+        self,
+        work: Work,
+        *,
+        threads: int = 1,
+        resident: int = 0,
+        cycles: float = 0.0,
+        traffic: Sequence[Traffic] = (),
     ) -> Estimate | None:
         """The time of a kernel on `threads` threads; None if its work is symbolic.
 
-        `cycles` are those of its schedule on one thread as a schedule rule predicts them; 0 if it does not.
-        `resident` is the number of bytes that are read between two runs. Constants are in the fastest cache
-        that holds that many bytes. Other data is in the fastest cache that it fits.
+        `cycles` are those of its code on one thread, with all data in L1; 0 if they are not known. `traffic`
+        is what it reads and writes; empty if it is not known. `resident` is the number of bytes that are read
+        between two runs. For the limit, constants are in the fastest cache that holds that many bytes, and
+        other data is in the fastest cache that it fits.
         """
         if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
             return None
         if self.launches:
-            return self._of_times(self._times(work, resident, self.launches), 0.0, self.call_seconds)
+            times = self._times(work, resident, self.launches)
+            return _estimate(times, max(times.values()) / ROOFLINE.attained + self.call_seconds)
         one = self._times(work, resident, 1)
         team = 1 if max(one.values()) < ROOFLINE.min_parallel else threads
         times = one if team == 1 else self._times(work, resident, team)
-        single = ROOFLINE.gather_cycles * (work.gathers or 0)
-        scheduled = max(cycles, single) / self.frequency / team
-        waits = ROOFLINE.reduction_cycles * (work.reductions or 0) / self.frequency / team
-        fork = self.fork_seconds if team > 1 else 0.0
-        return self._of_times(times, scheduled, waits + self.call_seconds + fork)
+        memory = self._memory_seconds(traffic, team)
+        expected = max(cycles / self.frequency / team, memory)
+        if not cycles or not traffic:
+            expected = max(expected, max(times.values()) / ROOFLINE.attained)
+        return _estimate(times, expected + self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
 
-    @staticmethod
-    def _of_times(times: dict[str, float], scheduled: float, fixed: float) -> Estimate:
-        bound = max(times, key=lambda name: times[name])
-        return Estimate(max(times[bound] / ROOFLINE.attained, scheduled) + fixed, times[bound], bound)
+    def _memory_seconds(self, traffic: Sequence[Traffic], threads: int) -> float:
+        """The time of traffic beyond L1, on so many threads."""
+        total = 0.0
+        for one in traffic:
+            held = one.held(self.caches[0]) if self.caches else 0.0
+            for level in range(1, len(self.bandwidths)):
+                nearer, held = held, one.held(self.caches[level]) if level < len(self.caches) else 1.0
+                total += one.bytes * (held - nearer) / self._rate(level, threads)
+        return total
+
+    def _rate(self, level: int, threads: int) -> float:
+        """The bytes a second that so many threads read from a level."""
+        rate = self.bandwidths[level] * threads
+        return min(rate, self.shared_bandwidth) if level == len(self.caches) else rate
 
     def _times(self, work: Work, resident: int, threads: int) -> dict[str, float]:
         steps = (work.steps or 0) + ROOFLINE.function_steps * (work.functions or 0)
@@ -168,10 +189,7 @@ class Machine:
         for size, held in ((constants, max(resident, constants)), *self._rest(work)):
             level = next((i for i, cache in enumerate(self.caches) if held <= cache), len(self.caches))
             name = self.level_name(level)
-            rate = self.bandwidths[level] * threads
-            if level == len(self.caches):
-                rate = min(rate, self.shared_bandwidth)
-            times[name] = times.get(name, 0.0) + size / rate
+            times[name] = times.get(name, 0.0) + size / self._rate(level, threads)
         return times
 
     @property
@@ -192,4 +210,9 @@ class Machine:
         return [(rest, work.bytes or 0)]
 
 
-__all__ = ["FUNCTIONS", "Estimate", "Machine", "Work"]
+def _estimate(times: Mapping[str, float], seconds: float) -> Estimate:
+    bound = max(times, key=lambda name: times[name])
+    return Estimate(seconds, times[bound], bound)
+
+
+__all__ = ["CYCLES", "FUNCTIONS", "Estimate", "Machine", "Work"]

@@ -26,6 +26,7 @@ NETWORKS = {
     "control": ("borders", "large_windows"),
     "shuffles": ("borders", "spread"),
     "roofline": ("symbolic", "block"),
+    "issue": ("block", "borders"),
 }
 """For each family the networks whose passes use it; the first one is fast."""
 CONFIG = {"streamed": {"stream_rows": 3}, "perceptron": {"decisions": "temporaries.memory=arena"}}

@@ -18,6 +18,7 @@ from dlc_core.runtime.measure.explain import fit_of, scheduled_cycles
 from dlc_core.target import Description, Dot
 from dlc_core.target.cost import Machine, Work
 from dlc_core.target.heuristics import ROOFLINE
+from dlc_core.target.reuse import Operand, Traffic
 
 MACHINE = Machine(100e9, (200e9, 100e9, 10e9), (32 << 10, 1 << 20), 15e9)
 
@@ -64,31 +65,7 @@ def test_gathers_are_accesses_whose_addresses_differ_along_the_innermost_axis():
     assert work_of(te.create_prim_func([x, columns, single])).gathers == 15
 
 
-def test_reductions_along_rows_are_counted():
-    x, w = te.placeholder((6, 4, 8), name="x"), te.placeholder((8, 5), name="w")
-    k, r = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 4), "r")
-    rows = te.compute((6, 4), lambda i, j: te.sum(x[i, j, k] * x[i, j, k], axis=k))
-    both = te.compute((6,), lambda i: te.max(x[i, r, k], axis=[r, k]))
-    columns = te.compute((6, 8), lambda i, j: te.sum(x[i, r, j], axis=r))
-    product = te.compute((6, 5), lambda i, j: te.sum(x[i, 0, k] * w[k, j], axis=k))
-    found = [te.create_prim_func([x, w, each]) for each in (rows, both, columns, product)]
-    assert [work_of(func).reductions for func in found] == [24, 6, 0, 0]
-
-
-def test_gathers_and_the_ends_of_reductions_take_time():
-    plain, rows, gathers = (
-        MACHINE.estimate(replace(work(steps=10**6), **more))
-        for more in ({}, {"reductions": 1000}, {"gathers": 10**6})
-    )
-    assert plain is not None
-    assert rows is not None
-    assert gathers is not None
-    assert rows.seconds - plain.seconds == pytest.approx(1000 * ROOFLINE.reduction_cycles / MACHINE.frequency)
-    assert gathers.seconds == pytest.approx(1e6 * ROOFLINE.gather_cycles / MACHINE.frequency)
-    assert plain.limit == rows.limit == gathers.limit
-
-
-def test_a_kernel_takes_the_cycles_of_its_schedule():
+def test_a_kernel_takes_at_least_the_cycles_of_its_code():
     machine = replace(MACHINE, frequency=2e9)
     given = work(steps=10**7)
     plain, scheduled, small = (machine.estimate(given, cycles=cycles) for cycles in (0, 2e6, 10))
@@ -100,6 +77,23 @@ def test_a_kernel_takes_the_cycles_of_its_schedule():
     two = machine.estimate(given, threads=2, cycles=2e6)
     assert two is not None
     assert two.seconds == pytest.approx(5e-4)
+
+
+def test_cycles_and_traffic_replace_the_fraction_of_the_limit():
+    machine = replace(MACHINE, frequency=2e9)
+    given = work(steps=10**6, size=1 << 20)
+    near, far = Traffic(1 << 20, False, 1 << 10, 1 << 10), Traffic(1 << 20, False, 1 << 30, 1 << 30)
+    busy, near_memory, waiting = (
+        machine.estimate(given, cycles=cycles, traffic=[one])
+        for cycles, one in ((1e5, near), (10, near), (1e5, far))
+    )
+    assert busy is not None
+    assert near_memory is not None
+    assert waiting is not None
+    assert busy.seconds == pytest.approx(5e-5)
+    assert near_memory.seconds == pytest.approx(5e-9)
+    assert waiting.seconds == pytest.approx((1 << 20) / 10e9)
+    assert busy.limit == waiting.limit
 
 
 def test_cycles_of_a_schedule_are_those_of_a_chosen_value():
@@ -261,3 +255,16 @@ def test_descriptions_give_costs_of_forks_and_launches():
     assert two is not None
     assert one.seconds - one.limit / ROOFLINE.attained == pytest.approx(1e-3)
     assert two.seconds - two.limit / ROOFLINE.attained == pytest.approx(2e-3)
+
+
+def test_an_explanation_knows_the_memory_of_each_call():
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)).init(seed=0)
+    exe = dlc.compile(model.to_module({"x": (32, 64)}), params=model.state_dict(), num_threads=1)
+    operands = [[Operand(*one) for one in site["operands"]] for site in exe.about["sites"]]
+    reads = [[one.reads for one in call if not one.writes] for call in operands]
+    writes = [[one for one in call if one.writes] for call in operands]
+    assert all({4 * 32 * 64, 4 * 64 * 64} <= {*call} for call in reads)
+    assert all(call[0].writes == 4 * 32 * 64 for call in writes)
+    # The second call reads what the first one wrote.
+    assert writes[0][0].begin in [one.begin for one in operands[1] if one.block == writes[0][0].block]
+    assert all(site["cycles"] > 0 for site in exe.about["sites"])

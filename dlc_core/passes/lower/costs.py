@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any, ClassVar
 
 from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, post_order
@@ -24,6 +23,8 @@ from dlc_core.target.description import Description, Dot
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 _WEIGHT = {"fma": 2, "if_then_else": 0, "reinterpret": 0, "address_of": 0}
+MOVED = "moved"
+"""The key of a call with the bytes that it reads and writes of each buffer parameter of its kernel."""
 _FREE = frozenset({"and", "or"})
 
 
@@ -38,19 +39,37 @@ def work_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Seque
     Products that `dots`, or as fast units, compute count one step per group.  Of a buffer that is only partly
     read, such as a gathered table, only the read elements count.
     """
+    return _work(func, _counted(func, dots), constants)
+
+
+def _counted(func: PrimFunc, dots: Sequence[Dot]) -> _Count:
     count = _Count({(dot.a, dot.b, dot.acc): dot.group for dot in dots})
     count.visit(func.body, 1)
+    return count
+
+
+def _work(func: PrimFunc, count: _Count, constants: frozenset[int]) -> Work:
     total = constant = 0
     for index, buffer in enumerate(func.buffers):
-        elements, touched = const_value(buffer.num_elements()), count.touched[buffer]
+        elements, touched = const_value(buffer.num_elements()), count.touched(buffer)
         if elements is None or touched is None:
-            return Work(
-                count.flops, count.steps, count.functions, None, None, count.gathers, count.reductions
-            )
+            return Work(count.flops, count.steps, count.functions, None, None, count.gathers)
         moved = min(elements, touched) * buffer.dtype.itemsize
         total += moved
         constant += moved if index in constants else 0
-    return Work(count.flops, count.steps, count.functions, total, constant, count.gathers, count.reductions)
+    return Work(count.flops, count.steps, count.functions, total, constant, count.gathers)
+
+
+def _moved(func: PrimFunc, count: _Count) -> list[tuple[int, int]]:
+    """Return the bytes that one run reads and writes of each buffer parameter; empty if they depend on
+    dims."""
+    found = []
+    for buffer in func.buffers:
+        size, reads, writes = const_value(buffer.num_elements()), count.loaded[buffer], count.stored[buffer]
+        if size is None or reads is None or writes is None:
+            return []
+        found.append((min(size, reads) * buffer.dtype.itemsize, min(size, writes) * buffer.dtype.itemsize))
+    return found
 
 
 class _Count:
@@ -62,8 +81,8 @@ class _Count:
         self.steps: int | None = 0
         self.functions: int | None = 0
         self.gathers: int | None = 0
-        self.reductions: int | None = 0
-        self.touched: dict[Buffer, int | None] = defaultdict(int)
+        self.loaded: dict[Buffer, int | None] = defaultdict(int)
+        self.stored: dict[Buffer, int | None] = defaultdict(int)
         self._innermost: Var | None = None
 
     def visit(self, stmt: Stmt, times: int | None) -> None:
@@ -85,18 +104,21 @@ class _Count:
                 self.visit(stmt.body, times)
             case Block():
                 self._innermost = stmt.axes[-1].var if stmt.axes else self._innermost
-                if _is_along_row(stmt):
-                    steps = prod(const_value(a.dom.extent) or 1 for a in stmt.axes if a.kind == "reduce")
-                    self.reductions = _add(self.reductions, 1, None if times is None else times // steps)
                 self.visit(stmt.body, times)
             case Alloc() | View():
                 self.visit(stmt.body, times)
             case While():
                 self.visit(stmt.body, None)
 
+    def touched(self, buffer: Buffer) -> int | None:
+        """Return the number of accesses of a buffer."""
+        reads, writes = self.loaded[buffer], self.stored[buffer]
+        return None if reads is None or writes is None else reads + writes
+
     def _access(self, access: Load | Store, times: int | None) -> None:
-        known = self.touched[access.buffer]
-        self.touched[access.buffer] = None if known is None or times is None else known + times
+        table = self.stored if isinstance(access, Store) else self.loaded
+        known = table[access.buffer]
+        table[access.buffer] = None if known is None or times is None else known + times
         data = [e for index in access.indices for e in expr_order(index) if isinstance(e, Load)]
         if any(e is self._innermost for load in data for index in load.indices for e in expr_order(index)):
             self.gathers = _add(self.gathers, 1, times)
@@ -135,18 +157,6 @@ class _Count:
         return self.groups.get((sides[0], sides[1], e.dtype.scalar.name), 1)
 
 
-def _is_along_row(block: Block) -> bool:
-    """Whether a block reduces one operand along its contiguous axis, as no GEMM and no window does."""
-    if block.init is None or not isinstance(block.body, Store):
-        return False
-    along = {axis.var for axis in block.axes if axis.kind == "reduce"}
-    others = {axis.var for axis in block.axes} - along
-    loads = [e for e in expr_order(block.body.value) if isinstance(e, Load)]
-    read = [load for load in loads if load.buffer is not block.body.buffer and load.indices]
-    last = {e for load in read for e in expr_order(load.indices[-1])}
-    return len({load.buffer for load in read}) == 1 and bool(last & along) and not last & others
-
-
 def _add(known: int | None, more: int, times: int | None) -> int | None:
     if known is None or (times is None and more):
         return None
@@ -163,18 +173,19 @@ class RecordCosts(Pass):
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels = module.of_kind(PrimFunc)
         dots = () if context.target is None else _grouped(context.target.describe())
-        known: dict[tuple[str, frozenset[int]], Work] = {}
+        counts: dict[str, _Count] = {}
         calls: list[dict[str, Any]] = []
         for function in module.of_kind(Function).values():
             for n in post_order(function.body):
                 if n.op is not CALL_PRIM or n.attrs["symbol"] not in kernels:
                     continue
                 symbol, constants = n.attrs["symbol"], _constants(n)
-                work = known.get((symbol, constants))
-                if work is None:
-                    work = known[symbol, constants] = work_of(kernels[symbol], constants, dots)
+                func = kernels[symbol]
+                if symbol not in counts:
+                    counts[symbol] = _counted(func, dots)
+                work, moved = _work(func, counts[symbol], constants), _moved(func, counts[symbol])
                 nodes = [s.name or str(s) for s in n.spans]
-                calls.append({"kernel": symbol, "nodes": nodes, **work.record()})
+                calls.append({"kernel": symbol, "nodes": nodes, MOVED: moved, **work.record()})
         return module.with_attrs(calls=tuple(calls))
 
 
@@ -195,4 +206,4 @@ def _constants(call: Node) -> frozenset[int]:
     return frozenset(found)
 
 
-__all__ = ["RecordCosts", "operations", "work_of"]
+__all__ = ["MOVED", "RecordCosts", "operations", "work_of"]

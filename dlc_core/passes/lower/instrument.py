@@ -9,16 +9,21 @@ module's attribute `sites` names them in order.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from dataclasses import astuple
 from typing import Any, ClassVar
 
 from dlc_core.decisions import DECISIONS
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import call, const
+from dlc_core.ir.expr import Call, call, const
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.costs import MOVED
+from dlc_core.passes.lower.operands import operands_of, windows_of
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.support.record import record
+from dlc_core.target.cost import CYCLES
+from dlc_core.target.reuse import OPERANDS
 from dlc_core.tir.functor import copy_func, stmts_of, transform_stmt
 from dlc_core.tir.intrinsics import STATUS, address_of, kernel_symbol
 from dlc_core.tir.stmt import Eval, PrimFunc, Stmt, Store, seq
@@ -41,12 +46,16 @@ class Instrument(Pass):
             recorded[entry["kernel"]].append(entry)
         sites: dict[Stmt, int] = {}
         described: list[dict[str, Any]] = []
+        windows = windows_of(main)
         for stmt in stmts_of(main.body, Eval):
             symbol = kernel_symbol(stmt.value)
             if symbol is not None and stmt not in sites:
                 sites[stmt] = len(sites)
                 found = recorded[symbol]
-                site = found.popleft() if found else {"kernel": symbol, "nodes": []}
+                site: dict[str, Any] = dict(found.popleft()) if found else {"kernel": symbol, "nodes": []}
+                assert isinstance(stmt.value, Call)
+                operands = operands_of(stmt.value.args, site.pop(MOVED, ()), windows)
+                site[OPERANDS] = [list(one) for one in map(astuple, operands)]
                 described.append({**site, **_schedule(module.functions.get(symbol))})
         profile = Buffer("profile", (max(1, len(sites)), 2), INDEX)
 
@@ -68,12 +77,14 @@ class Instrument(Pass):
 def _schedule(kernel: Any) -> dict[str, Any]:
     """Return the report of a kernel's schedule: rule, refusals, decisions, plan, and a trace if requested."""
     attrs = getattr(kernel, "attrs", {})
-    facts = {
+    facts: dict[str, Any] = {
         "rule": str(attrs.get("rule", "")),
         "why_not": [str(reason) for reason in attrs.get("why_not", ())],
         DECISIONS: [str(choice) for choice in attrs.get(DECISIONS, ())],
     }
     names = {"applied": "plan", "trace": "trace"}
+    if CYCLES in attrs:
+        facts[CYCLES] = attrs[CYCLES]
     return facts | {name: str(attrs[attr]) for attr, name in names.items() if attr in attrs}
 
 

@@ -21,6 +21,7 @@ from dlc_core.passes.tir.narrow import NarrowIndices
 from dlc_core.passes.tir.no_ops import RemoveNoOps
 from dlc_core.passes.tir.note_overwrites import NoteOverwrites
 from dlc_core.passes.tir.partition import PartitionLoops
+from dlc_core.passes.tir.predict_cycles import PredictCycles
 from dlc_core.passes.tir.prefetch import InjectPrefetches
 from dlc_core.passes.tir.prove_bounds import ProveBounds
 from dlc_core.passes.tir.prove_regions import ProveRegions
@@ -55,6 +56,7 @@ PASSES: tuple[type[Pass], ...] = (
     UnrollLoops,
     GroupStrided,
     InjectPrefetches,
+    PredictCycles,
     HoistWorkspace,
     NoteOverwrites,
     ProveBounds,

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
 from dlc_core.diag import UsageError, first_names, similar
@@ -25,7 +25,8 @@ from dlc_core.runtime.measure.memory import Bytes, CallMemory
 from dlc_core.runtime.measure.profile import SHOWN_NODES, Report, Row
 from dlc_core.support.lazy import lazy
 from dlc_core.target.artifact import COMPILED
-from dlc_core.target.cost import Estimate, Machine, Work
+from dlc_core.target.cost import CYCLES, Estimate, Machine, Work
+from dlc_core.target.reuse import OPERANDS, Operand, traffic_of
 
 if TYPE_CHECKING:
     from dlc_core.runtime.host_program import program as hosted
@@ -327,14 +328,21 @@ def estimates(exe: CompiledModel, machine: Machine) -> list[tuple[Work, Estimate
     arena = str(exe.signature.arena_size)
     resident = exe.signature.weights_size + (int(arena) if arena.isdigit() else 0)
     sites = exe.about.get("sites", ())
-    works = [Work.of_record(site) for site in sites]
-    priced = [scheduled_cycles(map(Choice.parse, site.get(DECISIONS, ()))) for site in sites]
+    traffic = traffic_of([[Operand(*one) for one in site.get(OPERANDS, ())] for site in sites])
+    shared: Any = {"threads": exe.num_threads, "resident": resident}
     config: Mapping[str, str] = exe.about.get("request", {}).get("config", {})
     with overridden(config.get(HEURISTICS, "")):  # as in the compile
         return [
-            (work, machine.estimate(work, threads=exe.num_threads, resident=resident, cycles=cycles))
-            for work, cycles in zip(works, priced, strict=True)
+            (work, machine.estimate(work, cycles=_cycles(site), traffic=moved, **shared))
+            for site, moved in zip(sites, traffic, strict=True)
+            for work in [Work.of_record(site)]
         ]
+
+
+def _cycles(site: Mapping[str, Any]) -> float:
+    """The predicted cycles of a kernel call: those of its code, else those that its schedule was chosen
+    by."""
+    return site.get(CYCLES) or scheduled_cycles(map(Choice.parse, site.get(DECISIONS, ())))
 
 
 def scheduled_cycles(choices: Iterable[Choice]) -> float:

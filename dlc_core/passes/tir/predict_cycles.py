@@ -1,0 +1,289 @@
+"""predict_cycles: predict the cycles in which a core issues the instructions of a scheduled kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import ClassVar
+
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import DType, dtype
+from dlc_core.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+    const,
+    const_value,
+    post_order,
+    substitute,
+)
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.tir.base import PrimFuncPass
+from dlc_core.support.record import record
+from dlc_core.target.cost import CYCLES
+from dlc_core.target.description import Description
+from dlc_core.target.heuristics import ISSUE
+from dlc_core.target.source.formulas import SourceCode
+from dlc_core.target.vmath import FORMULAS
+from dlc_core.tir.functor import exprs_of, stmts, stmts_of
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
+
+_DIVISIONS = frozenset({"div", "floordiv", "floormod", "truncdiv", "truncmod"})
+_LIBRARY = frozenset({"sin", "cos", "tan", "atan2", "pow"})
+"""Functions with long code that is not a shared formula."""
+_FREE = frozenset({"vector_concat", "reinterpret", "address_of", "prefetch"})
+
+
+@record(frozen=True)
+class PredictCycles(PrimFuncPass):
+    """Predict the cycles of each kernel for machines with vectors, as the attribute `cycles`.
+
+    The instructions of the final loops are counted: how wide their vectors are, which loads are strided, what
+    a loop computes once and what in every iteration.  Memory beyond L1 is not considered.  A kernel whose
+    loops depend on dims gets no prediction.
+    """
+
+    name: ClassVar[str] = "predict_cycles"
+    min_level: ClassVar[int] = 1
+
+    def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
+        if context.target is None or "rule" not in func.attrs:
+            return func
+        machine = context.target.describe()
+        if machine.thread_axes:
+            return func
+        cycles = issue_cycles(func, machine)
+        return func if cycles is None else func.with_attrs(**{CYCLES: round(cycles)})
+
+
+def issue_cycles(func: PrimFunc, machine: Description) -> float | None:
+    """Return the cycles in which one thread issues the instructions of a program; None if they depend on
+    dims.
+
+    Loads, stores, vector arithmetic and scalar arithmetic are issued at the same time, each at its own rate.
+    The slowest determines the cycles; a part of the others is added.
+    """
+    counter = _Counter(func, machine)
+    counter.visit(func.body)
+    if counter.is_unknown:
+        return None
+    *others, most = sorted((counter.vector, counter.loads, counter.stores, counter.scalar))
+    return most + ISSUE.overlap * sum(others)
+
+
+class _Counter:
+    """Adds the cycles of instructions by kind.
+
+    An expression counts once for each iteration of the innermost loop whose variable it uses, because code
+    generators move it out of other loops.  Loads of memory that the kernel writes are not moved.
+    """
+
+    def __init__(self, func: PrimFunc, machine: Description) -> None:
+        self.vector = self.loads = self.stores = self.scalar = 0.0
+        self.is_unknown = False
+        self._rates = machine.rates
+        units = machine.vector_units / machine.fma_per_cycle
+        self._unit = max(64.0, machine.vector_bits * units)
+        """The bits that a vector unit computes at once."""
+        self._written = {one.buffer for one in stmts_of(func.body, Store)}
+        self._registers = _registers(func)
+        self._times = [1.0]
+        """How often the body of each enclosing loop runs; the outermost is the function."""
+        self._level: dict[Expr, int] = {}
+        """The innermost loop that each variable or expression depends on, by its index in `_times`."""
+        self._of_loop: list[list[Expr]] = [[]]
+        self._middle: dict[Var, Expr] = {}
+
+    def visit(self, stmt: Stmt) -> None:
+        while isinstance(stmt, Alloc | View | Let | Block):
+            if isinstance(stmt, Let):
+                self._expressions((stmt.value,))
+                self._level[stmt.var] = self._level.get(stmt.value, 0)
+            stmt = stmt.body
+        match stmt:
+            case Seq():
+                for each in stmt.stmts:
+                    self.visit(each)
+            case For():
+                self._loop(stmt)
+            case If():
+                # The other side is the rarer one: checks fail, and borders are thin.
+                self._expressions((stmt.cond,))
+                self.visit(stmt.then)
+            case Store():
+                self._expressions((*stmt.indices, stmt.value))
+                self._access(stmt.buffer, stmt.indices, self._times[-1], is_store=True)
+            case Eval():
+                self._expressions((stmt.value,))
+            case While():
+                self.is_unknown = True
+
+    def _loop(self, loop: For) -> None:
+        extent, begin = (const_value(substitute(e, self._middle)) for e in (loop.extent, loop.begin))
+        if extent is None:
+            self.is_unknown = True
+            return
+        self._expressions((loop.begin, loop.extent))
+        self.scalar += ISSUE.loop_cycles * self._times[-1]
+        self._level[loop.var] = len(self._times)
+        if begin is not None:
+            self._middle[loop.var] = const(begin + extent // 2, loop.var.dtype)
+        self._times.append(self._times[-1] * max(0, extent))
+        self._of_loop.append([])
+        self.scalar += ISSUE.iteration_cycles * self._times[-1]
+        self.visit(loop.body)
+        self._times.pop()
+        for e in self._of_loop.pop():
+            self._level.pop(e, None)
+
+    def _expressions(self, roots: Sequence[Expr]) -> None:
+        order = list(post_order(*roots))
+        part = _evaluated(roots, order)
+        for e in order:
+            if e in self._level or isinstance(e, Var):
+                continue
+            level = max((self._level.get(child, 0) for child in e.children), default=0)
+            if isinstance(e, Load) and e.buffer in self._written:
+                level = len(self._times) - 1
+            self._level[e] = level
+            self._of_loop[level].append(e)
+            self._expression(e, self._times[level] * part.get(e, 1.0))
+
+    def _expression(self, e: Expr, times: float) -> None:
+        match e:
+            case Load():
+                self._access(e.buffer, e.indices, times, is_store=False)
+            case Binary():
+                self._binary(e, times)
+            case Cast():
+                wider = max(e.dtype, e.a.dtype, key=lambda each: each.bits)
+                self._simple(wider, times)
+            case Select() | Unary():
+                self._simple(e.dtype, times)
+            case Call() if e.name not in _FREE:
+                self._call(e, times)
+
+    def _binary(self, e: Binary, times: float) -> None:
+        operand = e.a.dtype
+        if e.op in _DIVISIONS and not operand.is_float:
+            self._integer_division(e, times)
+        elif e.op == "div" and not isinstance(_scalar(e.b), Const):
+            self.vector += ISSUE.division_cycles * self._units(operand) * times
+        elif operand.is_float:
+            # A product that is added to something is one multiply-add with it.
+            joined = e.op == "add" and any(isinstance(x, Binary) and x.op == "mul" for x in (e.a, e.b))
+            if not joined:
+                self.vector += self._units(operand) * times / self._rates.fma_per_cycle
+        else:
+            self._simple(operand, times)
+
+    def _integer_division(self, e: Binary, times: float) -> None:
+        divisor = const_value(_scalar(e.b))
+        if divisor is not None and divisor & (divisor - 1) == 0:
+            self._simple(e.a.dtype, 2 * times)
+            return
+        cycles = ISSUE.integer_division_cycles if divisor is None else ISSUE.multiplied_division_cycles
+        self.scalar += cycles * e.dtype.lanes * times
+
+    def _call(self, e: Call, times: float) -> None:
+        if not e.dtype.is_float or e.name in ("if_then_else", "vector_shuffle"):
+            self._simple(e.dtype, times)
+            return
+        operations, divisions = _formula(e.name, 64 if e.dtype.bits == 64 else 32)
+        self._simple(e.dtype, operations * times)
+        self.vector += ISSUE.division_cycles * divisions * self._units(e.dtype) * times
+
+    def _simple(self, type_: DType, times: float) -> None:
+        """Add an instruction of integers, of bits, or among others of a formula."""
+        if type_.lanes == 1 and not type_.is_float:
+            self.scalar += ISSUE.scalar_cycles * times
+        else:
+            self.vector += self._units(type_) * times / (2 * self._rates.fma_per_cycle)
+
+    def _units(self, type_: DType) -> float:
+        """The instructions of vector units for a value."""
+        return max(1.0, type_.bits * type_.lanes / self._unit)
+
+    def _access(self, buffer: Buffer, indices: Sequence[Expr], times: float, *, is_store: bool) -> None:
+        if buffer in self._registers or not indices:
+            return
+        index = indices[-1]
+        lanes = index.dtype.lanes
+        rate = 1.0 if is_store else self._rates.loads_per_cycle
+        if lanes == 1 or _is_contiguous(index):
+            cycles = self._units(buffer.dtype.with_lanes(lanes)) / rate
+        else:
+            cycles = ISSUE.lane_cycles * lanes
+        if is_store:
+            self.stores += cycles * times
+        else:
+            self.loads += cycles * times
+
+
+def _registers(func: PrimFunc) -> set[Buffer]:
+    """Return the temporaries that code generators keep in registers: all of their indices are constant."""
+    found = {one.buffer for one in stmts_of(func.body, Alloc)}
+    for stmt in stmts(func.body):
+        accesses: list[Load | Store] = [e for e in post_order(*exprs_of(stmt)) if isinstance(e, Load)]
+        if isinstance(stmt, Store):
+            accesses.append(stmt)
+        for access in accesses:
+            bases = (i.base if isinstance(i, Ramp) else i for i in access.indices)
+            if access.buffer in found and any(const_value(base) is None for base in bases):
+                found.remove(access.buffer)
+    return found
+
+
+def _scalar(e: Expr) -> Expr:
+    """Return the value of all lanes, if they are equal by construction; else the vector."""
+    return e.value if isinstance(e, Broadcast) else e
+
+
+def _is_contiguous(index: Expr) -> bool:
+    """Whether the lanes of a vector index are neighbours."""
+    while isinstance(index, Binary) and index.op in ("add", "sub") and isinstance(index.b, Broadcast):
+        index = index.a
+    return isinstance(index, Ramp) and const_value(index.stride) == 1
+
+
+def _evaluated(roots: Sequence[Expr], order: Sequence[Expr]) -> dict[Expr, float]:
+    """Return how often each expression is evaluated, if scalar conditions choose each of their sides as often
+    as the other; empty if there are no such conditions."""
+    if not any(_is_branch(e) for e in order):
+        return {}
+    found = dict.fromkeys(roots, 1.0)
+    for e in reversed(order):
+        for number, child in enumerate(e.children):
+            part = found[e] / 2 if number and _is_branch(e) else found[e]
+            found[child] = max(found.get(child, 0.0), part)
+    return found
+
+
+def _is_branch(e: Expr) -> bool:
+    if not isinstance(e, Call) or e.name != "if_then_else":
+        return False
+    return isinstance(e.args[0], Broadcast) or e.args[0].dtype.lanes == 1
+
+
+@lru_cache(maxsize=256)
+def _formula(name: str, bits: int) -> tuple[int, int]:
+    """Return the numbers of operations and divisions of a function."""
+    if name in ("sqrt", "rsqrt"):
+        return 0, 2 if name == "sqrt" else 3
+    if name not in FORMULAS:
+        return (ISSUE.library_steps, 0) if name in _LIBRARY else (1, 0)
+    element = dtype(f"float{bits}")
+    code = SourceCode(element, lambda helper, _: helper, lambda each: each.name)
+    FORMULAS[name](code, "x")
+    return len(code.lines), sum(" / " in line for line in code.lines)
+
+
+__all__ = ["PredictCycles", "issue_cycles"]
