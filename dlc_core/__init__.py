@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dlc_core.support.garbage import fewer_collections
 from dlc_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'dlc_core' has no attribute {name!r}")
     module, attribute = _LAZY[name]
-    value: Any = importlib.import_module(module)
-    if attribute:
-        value = getattr(value, attribute)
+    with fewer_collections():
+        value: Any = importlib.import_module(module)
+        if attribute:
+            value = getattr(value, attribute)
     globals()[name] = value
     return value
 

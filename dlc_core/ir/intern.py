@@ -77,8 +77,10 @@ def merge_bounded(a: tuple[Any, ...] | None, b: tuple[Any, ...] | None) -> tuple
         return a
     if not a:
         return b
-    both = (*a, *(x for x in b if x not in a))
-    return a if len(both) == len(a) else both if len(both) <= MAX_OPERANDS_LISTED else None
+    fresh = [x for x in b if x not in a]
+    if not fresh:
+        return a
+    return (*a, *fresh) if len(a) + len(fresh) <= MAX_OPERANDS_LISTED else None
 
 
 __all__ = ["MAX_OPERANDS_LISTED", "InternTable", "merge_bounded"]

@@ -382,13 +382,13 @@ def set_kind(program: Program, handle: LoopRV, kind: str, thread: str = "") -> N
         )
     if kind not in ("serial", "unrolled"):
         check_independent(program, old, kind)
-    program.replace({old: replace(old, kind=kind, thread=thread)})
+    program.set_fields(old, kind=kind, thread=thread)
 
 
 def annotate(program: Program, handle: LoopRV | BlockRV, key: str, value: Any) -> None:
     old: For | Block = program.loop(handle) if isinstance(handle, LoopRV) else program.block(handle)
     annotations = {k: v for k, v in {**old.annotations, key: value}.items() if v is not None}
-    program.replace({old: replace(old, annotations=MappingProxyType(annotations))})
+    program.set_fields(old, annotations=MappingProxyType(annotations))
 
 
 def add_unit_loop(program: Program, handle: LoopRV | BlockRV) -> LoopRV:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dlc_core.ir.expr import Expr, Var, const_value, free_vars, minimum
 from dlc_core.schedule.dependence import axis_kinds, check_independent, outer_blocks
 from dlc_core.schedule.handles import LoopRV
@@ -53,7 +51,7 @@ def bind(program: Program, handle: LoopRV, thread: str) -> None:
         )
     if const_value(old.extent) != 1 and (own != THREAD or cross_thread(program, old) is None):
         check_independent(program, old, thread)
-    program.replace({old: replace(old, kind="thread", thread=thread)})
+    program.set_fields(old, kind="thread", thread=thread)
 
 
 def _check_same_axis(program: Program, outer: For, inner: For, what: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, count
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import ScheduleError
@@ -31,6 +31,8 @@ from dlc_core.tir.functor import with_children as rebuilt
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, PrimFunc, Seq, Stmt, Store, While, seq
 
 EMPTY_STMT = Seq(())
+_LEAVES = frozenset({Store, Eval})
+"""The statements without nested ones, which are most of a program."""
 
 
 def is_empty(stmt: Stmt) -> bool:
@@ -78,16 +80,44 @@ class Tree:
         work = [root]
         while work:
             stmt = work.pop()
-            if isinstance(stmt, For):
-                self.loops[stmt.var] = stmt
-            elif isinstance(stmt, Block):
-                self.blocks[stmt.name] = stmt
-            elif isinstance(stmt, Alloc):
-                self.allocs[stmt.buffer] = stmt
+            self._add(stmt)
             children = stmt.child_stmts()
-            if children:
-                self.parent.update(dict.fromkeys(children, stmt))
-                work += children[::-1]
+            self.parent.update(dict.fromkeys(children, stmt))
+            work += [child for child in children[::-1] if type(child) not in _LEAVES]
+
+    def with_fields(self, old: For | Block, new: For | Block) -> Tree:
+        """The index after a loop or block got other fields; its variable or name and its nested statements
+        are unchanged.
+
+        The positions of all statements stay, so nothing is searched again.
+        """
+        replaced: dict[Stmt, Stmt] = {old: new}
+        below: Stmt = old
+        for above in self.ancestors(old):
+            replaced[above] = rebuilt(
+                above, [replaced[below] if child is below else child for child in above.child_stmts()]
+            )
+            below = above
+        get = replaced.get
+        tree = Tree.__new__(Tree)
+        tree.root = replaced[below]
+        tree._users = tree._outermost = None
+        tree.parent = {
+            get(s, s): None if above is None else get(above, above) for s, above in self.parent.items()
+        }
+        tree.loops, tree.blocks, tree.allocs = self.loops.copy(), self.blocks.copy(), self.allocs.copy()
+        for stmt in replaced.values():
+            tree._add(stmt)
+        return tree
+
+    def _add(self, stmt: Stmt) -> None:
+        """Make a statement known by what it binds."""
+        if isinstance(stmt, For):
+            self.loops[stmt.var] = stmt
+        elif isinstance(stmt, Block):
+            self.blocks[stmt.name] = stmt
+        elif isinstance(stmt, Alloc):
+            self.allocs[stmt.buffer] = stmt
 
     @property
     def outermost(self) -> list[Block]:
@@ -196,6 +226,12 @@ class Program:
 
     def replace(self, new: Mapping[Stmt, Stmt]) -> None:
         self.set_body(self.tree.replace(new))
+
+    def set_fields(self, old: For | Block, **fields: Any) -> None:
+        """Change fields of a loop or block that neither bind nor nest, such as a loop's kind."""
+        tree = self.tree.with_fields(old, replace(old, **fields))
+        self.set_body(tree.root)
+        self._tree = tree
 
     # Looking up.
 
