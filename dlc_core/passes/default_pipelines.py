@@ -40,6 +40,7 @@ GRAPH = (
     # last, because it depends on the dtype.
     "merge_products",
     "convert_layout",
+    "arrange_resizes",
     "phases",
     "winograd",
     "row_filter",

@@ -26,7 +26,7 @@ TEXT = (
     " | limit_nms"
     " | recompose | attention | expand_composites | fold_batch_norm | simplify | fold_constants"
     " | fold_scale_axis | partition | merge_products"
-    " | convert_layout | phases | winograd | row_filter | strassen | mixed_precision"
+    " | convert_layout | arrange_resizes | phases | winograd | row_filter | strassen | mixed_precision"
     " | unsign_bytes | align_channels"
     " | simplify | fold_constants | cse | dead_code | stream_rows | fuse"
 )

@@ -119,9 +119,9 @@ def cubic_weights(t: Any, a: float = _CUBIC) -> list[Any]:
     return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 
 
-def _matrix(size: int, result: int, scale: float | None, attrs: Attrs) -> NDArray:
-    """The interpolation weights [result, size] of one axis."""
-    weights = np.zeros((result, size))
+def _weights(size: int, result: int, scale: float | None, attrs: Attrs) -> tuple[NDArray, NDArray]:
+    """The input indices and the weights of each result index along one axis, both [taps, result]."""
+    indices, weights = np.zeros((2, TAPS[attrs["mode"]], result))
     for x in range(result):
         position = _coordinate_of(x, size, result, scale, attrs["coordinates"])
         base = math.floor(position)
@@ -131,9 +131,8 @@ def _matrix(size: int, result: int, scale: float | None, attrs: Attrs) -> NDArra
             "linear": [(base, 1 - part), (base + 1, part)],
             "cubic": [(base - 1 + k, w) for k, w in enumerate(cubic_weights(part))],
         }[attrs["mode"]]
-        for index, weight in taps:
-            weights[x, min(max(index, 0), size - 1)] += weight
-    return weights
+        indices[:, x], weights[:, x] = zip(*taps, strict=True)
+    return np.clip(indices, 0, size - 1).astype(np.int64), weights
 
 
 def _reference(x: NDArray, **attrs: object) -> NDArray:
@@ -141,11 +140,20 @@ def _reference(x: NDArray, **attrs: object) -> NDArray:
     result = x
     for number, axis in enumerate(given["axes"]):
         scale = None if given["scales"] is None else given["scales"][number]
-        weights = _matrix(x.shape[axis], given["sizes"][number], scale, given)
+        size, wanted = x.shape[axis], given["sizes"][number]
+        if size == wanted and scale in (None, 1.0):
+            continue
+        indices, weights = _weights(size, wanted, scale, given)
         if given["mode"] == "nearest":
-            result = np.take(result, weights.argmax(1), axis)
-        else:
-            result = np.moveaxis(np.tensordot(result.astype(np.float64), weights, ((axis,), (1,))), -1, axis)
+            result = np.take(result, indices[0], axis)
+            continue
+        shape = [1] * x.ndim
+        shape[axis] = wanted
+        wide = result.astype(np.float64)
+        result = sum(
+            np.take(wide, index, axis) * weight.reshape(shape)
+            for index, weight in zip(indices, weights, strict=True)
+        )
     return result.astype(x.dtype)
 
 
@@ -177,11 +185,18 @@ def _blend(values: Sequence[Expr], part: Expr | None) -> Expr:
     return total
 
 
+def moved_axes(type_: TensorType, attrs: Attrs, shape: Sequence[Dim | Expr]) -> list[int]:
+    """The axes along which a result of this type interpolates an input of this shape, in the given order."""
+    axes = axes_of(attrs["axes"], len(shape))
+    scales = (None,) * len(axes) if attrs["scales"] is None else attrs["scales"]
+    same = [as_expr(type_.shape[axis]) is as_expr(shape[axis]) for axis in axes]
+    return [axis for k, axis in enumerate(axes) if not same[k] or scales[k] not in (None, 1.0)]
+
+
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     axes = axes_of(attrs["axes"], x.ndim)
-    scales = (None,) * len(axes) if attrs["scales"] is None else attrs["scales"]
-    same = [as_expr(type_.shape[axis]) is x.shape[axis] for axis in axes]
-    moved = [k for k in range(len(axes)) if not same[k] or scales[k] not in (None, 1.0)]
+    scales = dict.fromkeys(axes) if attrs["scales"] is None else dict(zip(axes, attrs["scales"], strict=True))
+    moved = moved_axes(type_, attrs, x.shape)
     wide = compute_type(type_.dtype)
     load: Callable[[Expr], Expr] = (lambda v: v) if attrs["mode"] == "nearest" else widen
 
@@ -189,8 +204,8 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
         def value(indices: tuple[Expr, ...], rest: Sequence[int]) -> Expr:
             if not rest:
                 return load(x[indices])
-            axis = axes[rest[0]]
-            taps, part = _taps(i[axis], dim(x.shape[axis]), type_.shape[axis], scales[rest[0]], attrs, wide)
+            axis = rest[0]
+            taps, part = _taps(i[axis], dim(x.shape[axis]), type_.shape[axis], scales[axis], attrs, wide)
             values = [value((*indices[:axis], tap, *indices[axis + 1 :]), rest[1:]) for tap in taps]
             return _blend(values, part)
 

@@ -1,6 +1,8 @@
 """The core's passes over graphs, and the rewrite rules that they apply."""
 
 from dlc_core.passes.graph.align_channels import AlignChannels
+from dlc_core.passes.graph.arrange_resizes import RULES as RESIZE_RULES
+from dlc_core.passes.graph.arrange_resizes import ArrangeResizes
 from dlc_core.passes.graph.constant_state import ConstantState
 from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
@@ -26,7 +28,7 @@ from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
 from dlc_core.passes.graph.stream_rows import StreamRows
 from dlc_core.passes.graph.unsign_bytes import UnsignBytes
 
-RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES)
+RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *RESIZE_RULES)
 """All rewrite rules of the core, first those of `simplify`."""
 
 PASSES = (
@@ -46,6 +48,7 @@ PASSES = (
     Partition,
     MergeProducts,
     ConvertLayout,
+    ArrangeResizes,
     AlignChannels,
     Phases,
     MixedPrecision,
@@ -61,6 +64,7 @@ __all__ = [
     "PASSES",
     "RULES",
     "AlignChannels",
+    "ArrangeResizes",
     "CanonicalCasts",
     "CommonSubexpressions",
     "ConstantState",

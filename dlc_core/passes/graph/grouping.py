@@ -30,6 +30,7 @@ from dlc_core.passes.graph.node_kinds import (
     JOINING,
     POINTWISE,
     fuses_data_movement,
+    interpolates,
     is_duplicated,
     is_smaller,
     is_windowed,
@@ -272,6 +273,8 @@ class _Grouper:
             return "only elementwise operations on its own shape enter a contraction's epilogue"
         if used_by == "reduction" and is_windowed(user):
             return "a reduction over windows reads each element many times"
+        if interpolates(current) and interpolates(user):
+            return "an interpolation reads each element many times"
         if user.op.name == "concat" and current.op.name not in DATA_MOVEMENT and kind != "view":
             return "a concatenation reads each input in a part of its range only"
         if current.op.name in COSTLY and is_smaller(current.shape, user.shape) and used_by in JOINING:

@@ -59,6 +59,11 @@ def fuses_data_movement(anchor: Node) -> bool:
     return plan is not None and plan.fuses_data_movement
 
 
+def interpolates(value: Node) -> bool:
+    """Whether each result of a node is computed from several neighbours, which other results read too."""
+    return value.op.name == "resize" and value.attrs["mode"] != "nearest"
+
+
 def is_windowed(value: Node) -> bool:
     """Whether a reduction may read each element of its input for several results."""
     return "kernel" in value.attrs or value.op.name in ("lrn", "cumsum")
