@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from dlc_frontend_onnx.support import supported_ops
 from dlc_frontend_onnx.testing import suite
-from dlc_frontend_onnx.testing.compare import check, parse, run
+from dlc_frontend_onnx.testing.compare import check, main_of, parse, run
 
+import dlc_core as dlc
 from dlc_core.diag import ModelError, UnsupportedError
+from dlc_core.graph.node import post_order
 
 FAST = (
     "averagepool cast clip concat conv einsum flatten gather gemm lstm matmul maxpool pad"
@@ -168,6 +170,27 @@ def test_einsum_of_small_integers_keeps_their_type(kind):
     model = parse(f"g ({kind}[2,3] x, {kind}[3,4] w) => ({kind}[2,4] y) {{ {body} }}")
     x, w = (np.arange(n).astype(kind) * 40 for n in (6, 12))
     check(model, {"x": x.reshape(2, 3), "w": w.reshape(3, 4)})
+
+
+@pytest.mark.parametrize(
+    ("equation", "x", "w", "known"),
+    [
+        ("dts,bsd->btd", "5,6,4", "b,4,5", True),  # b is no column, because vectors need known columns
+        ("bsd,dts->btd", "b,4,5", "5,6,4", True),
+        ("ts,bsd->bdt", "6,4", "b,4,5", False),  # columns are contiguous
+        ("bqd,bkd->bqk", "2,3,4", "2,k,4", False),  # the result has columns innermost
+    ],
+)
+def test_einsum_prefers_known_columns(equation, x, w, known):
+    body = f'y = Einsum <equation = "{equation}"> (x, w)'
+    model = parse(f"g (float[{x}] x, float[{w}] w) => (float[p, q, r] y) {{ {body} }}")
+    (product,) = (node for node in post_order(main_of(model).body) if node.op.name == "matmul")
+    assert isinstance(product.shape[-1], int) is known
+    exe = dlc.compile(model)
+    for size in (1, 2, 19):
+        shapes = [[int(d) if d.isdigit() else size for d in dims.split(",")] for dims in (x, w)]
+        a, b = (x_of(*shape) for shape in shapes)
+        np.testing.assert_allclose(exe(a, b), np.einsum(equation, a, b), rtol=1e-5, atol=1e-6)
 
 
 def test_large_integer_bounds_keep_all_bits():

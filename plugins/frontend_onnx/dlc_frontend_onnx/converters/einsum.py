@@ -32,7 +32,7 @@ def einsum(c: Call, *xs: Node) -> Node:
     result = simple[0]
     for index, term in enumerate(simple[1:], 1):
         later = {label for other in simple[index + 1 :] for label in other.labels}
-        result = _contract(c, result, term, {*output, *later})
+        result = _contract(c, result, term, {*output, *later}, output[-1:])
     result = _summed(result, set(output))
     axes = tuple(result.labels.index(label) for label in output)
     return result.value if axes == tuple(range(len(axes))) else std.transpose(result.value, axes=axes)
@@ -106,8 +106,10 @@ def _summed(term: Term, wanted: set[str]) -> Term:
     )
 
 
-def _contract(c: Call, a: Term, b: Term, wanted: set[str]) -> Term:
-    """The product of two terms, summed over unwanted labels that both have."""
+def _contract(c: Call, a: Term, b: Term, wanted: set[str], innermost: Sequence[str]) -> Term:
+    """The product of two terms, summed over unwanted labels that both have. `innermost` is the last label of
+    the equation's result, if it has one.
+    """
     a, b = _summed(a, wanted | set(b.labels)), _summed(b, wanted | set(a.labels))
     shared = [label for label in a.labels if label in b.labels]
     inner = [label for label in shared if label not in wanted]
@@ -118,6 +120,12 @@ def _contract(c: Call, a: Term, b: Term, wanted: set[str]) -> Term:
         return _summed(_outer(a, b), wanted)
     rows = [label for label in a.labels if label not in shared]
     columns = [label for label in b.labels if label not in shared]
+    known = [
+        isinstance(product([x.size(label) for label in own]), int) for x, own in ((a, rows), (b, columns))
+    ]
+    if known == [True, False] and not {b.labels[-1], *innermost} & {*columns}:
+        # Vectors and packed weights need a known number of columns, and memory order has no say here.
+        a, b, rows, columns = b, a, columns, rows
     left = _matrix(a, batch, rows, inner)
     right = _matrix(b, batch, inner, columns)
     # The product of narrow integers has a wider dtype than its operands.
