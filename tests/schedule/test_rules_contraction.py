@@ -441,3 +441,24 @@ def test_skinny_gemm_reduces_along_rows_of_computed_weights(rows, machine):
     scheduled = check_schedule(matmul((rows, 21), (35, 21), transpose_b=True, finish=True), machine)
     assert scheduled.attrs["rule"] == "cpu.rows"
     is_contraction(check_schedule(matmul((rows, 21), (35, 21), transpose_b=True, constants=(1,)), machine))
+
+
+@pytest.mark.parametrize("window", [{}, {"padding": SAME}, {"strides": (2, 2)}, {"dilation": (1, 2)}])
+def test_one_output_channel_is_a_reduction_along_channels(window):
+    machine = replace(MACHINES["usual"], intrinsics=frozenset({"vector_shuffle"}))
+    scheduled = check_schedule(conv(24, (6, 7), 1, (3, 3), **window), machine)
+    assert scheduled.attrs["rule"] == "cpu.rows"
+
+
+OTHERS = {
+    "two channels": lambda: conv(24, (6, 7), 2, (3, 3)),
+    "fewer channels than lanes": lambda: conv(3, (6, 7), 1, (3, 3)),
+    "one tap": lambda: conv(24, (6, 7), 1, (1, 1)),
+    "channels first": lambda: conv(24, (6, 7), 1, (3, 3), layout="NCX"),
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_other_windows_are_tiled(make):
+    machine = replace(MACHINES["usual"], intrinsics=frozenset({"vector_shuffle"}))
+    is_contraction(check_schedule(make(), machine))

@@ -49,8 +49,10 @@ def copy_transposed_rhs(
 
 def reduces_along_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether each column is reduced along a row of the right-hand side, because there are too few rows to
-    copy it.
+    copy it, or because the columns are windows of a convolution with one output channel.
     """
+    if _is_windowed(func, found, machine):
+        return TRANSPOSED.choose("dot_products") == "dot_products"
     return _is_transposed(func, found, machine) and not _copied(found)
 
 
@@ -61,6 +63,23 @@ def _copied(found: Contraction) -> bool:
 def _rows(found: Contraction) -> int:
     """Rows of the result; a symbolic number counts as many."""
     return math.prod(extent_of(axis) or GEMM.min_copied_rows for axis in found.m)
+
+
+def _is_windowed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
+    """Whether columns are windows, of several taps, in a computed right-hand side with K innermost, and there
+    is one row.
+
+    This is a convolution with one output channel in the channels-last layout: the channel is no axis, so its
+    weights are the left-hand side, and the columns are pixels.
+    """
+    if SHUFFLE not in machine.description.intrinsics or is_constant(func, found) or found.rhs.other_factors:
+        return False
+    if any(extent_of(axis) != 1 for axis in found.m) or const_value(found.rhs.factors[found.n.var]) == 1:
+        return False
+    inner = [a for a in found.k if const_value(found.rhs.factors[a.var]) == 1]
+    along = [a for a in inner if const_value(found.lhs.factors[a.var]) == 1]
+    taps = [a for a in found.k if a not in inner and extent_of(a) != 1]
+    return bool(taps) and any((extent_of(a) or 0) >= machine.lanes(found.rhs.load.dtype.bits) for a in along)
 
 
 def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
