@@ -161,6 +161,13 @@ def test_channels_are_tiled_for_l1():
     assert around(scheduled(depthwise(1, 6, 8, 64, **case), large))[:2] == [1, 6]
 
 
+def test_windows_without_padding_are_read_in_the_order_of_memory():
+    """All strips of channels of a tile before the next tile."""
+    machine = replace(MACHINES["wide"], cores=1, parallel=False)
+    made = scheduled(pool("max_pool", 1, 8, 56, 64, kernel=(2, 2), strides=(2, 2)), machine)
+    assert around(made) == [1, 4, 4, 4]  # images, rows, tiles of seven results, strips
+
+
 @pytest.mark.parametrize("units", [1, 2])
 def test_axes_of_one_element_after_the_contiguous_one_do_not_count(units):
     """The windows of a grey image are computed in vectors along its rows."""

@@ -12,11 +12,11 @@ and the loops over the window are unrolled, so that shared inputs are read once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
-from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
+from dlc_core.ir.expr import Expr, ExprLike, Var, const, const_value, free_vars, substitute
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     contiguous_over,
@@ -98,6 +98,8 @@ class LanesRule(ScheduleRule):
         lanes = machine.lanes(32)
         points = _points(s.get(block), s.extent(outer[-1])) if outer and not machine.short_code else 1
         edges = inline_borders(s, block, borders) if points > 1 else None
+        # Without padding per strip, the input is read in place: all channels of a tile, which are contiguous.
+        in_place = points > 1 and (edges is not None or not borders)
         if machine.short_code:
             borders = inline_tests(s, borders)
         vectors = VECTORS.pick(
@@ -117,20 +119,19 @@ class LanesRule(ScheduleRule):
             number = -(-count // points)
             cuts = [count % number] if edges is None else [*edges.cuts(count, number)]
             tiles, point = s.split(row, [None, points], tail="balanced")
-            # Without padding per strip, the input is read in place: all channels of a tile.
-            if edges is None:
-                s.reorder(strips, tiles, point, strip)
-            else:
+            if in_place:
                 outer, strips = _bands(s, block, outer, strips, width, machine)
                 s.reorder(*outer, tiles, strips, point, strip)
+            else:
+                s.reorder(strips, tiles, point, strip)
             tile = _Tile(block, strips, tiles, point, strip, edges)
-        s.compute_at(block, strips if tile.tiles is None or edges is not None else tile.tiles)
+        s.compute_at(block, strips if tile.tiles is None or in_place else tile.tiles)
         s.set_scope(block, 0, "local")
-        nest = [*outer, *tile.loops] if edges else tile_producers(s, borders, outer, strips, machine)
+        nest = [*outer, *tile.loops] if in_place else tile_producers(s, borders, outer, strips, machine)
         if worth_threads(machine, work, "window taps"):
             parallelize(s, nest)
         full = s.get(out).axes[-1].dom.extent // width
-        for part in tile.peel(s, strips, strip, [full]) if edges is None else [tile]:
+        for part in [tile] if in_place else tile.peel(s, strips, strip, [full]):
             for nest_part in part.peel(s, part.tiles, part.point, cuts):
                 for last in nest_part.peel(s, nest_part.strips, nest_part.strip, [full]):
                     last.schedule(s, lanes)
@@ -249,11 +250,25 @@ def _strip_in_l1(block: Block, count: Expr, width: int, machine: Machine) -> int
     fitting = machine.description.caches[0] // total
     best = max((n for n in range(1, min(fitting, strips) + 1) if strips % n == 0), default=1)
     chosen = CHANNEL_BLOCK.pick(
-        best if 1 < best < strips else 0,
+        best if 1 < best < strips and _overlap_across_rows(block) else 0,
         lambda: [0, *(n for n in range(1, strips) if strips % n == 0)],
         lambda count: "some" if count else "all",
     )
     return chosen or None
+
+
+def _overlap_across_rows(block: Block) -> bool:
+    """Return whether the windows of neighbouring rows of results share inputs."""
+    axes = spatial(block)
+    ends = {axis.var: (extent_of(axis) or 1) - 1 for axis in reduced(block)}
+    row = axes[-3].var if len(axes) > 2 else None
+
+    def position(index: Expr, step: int, taps: Mapping[Var, int]) -> int:
+        values = {var: const(taps.get(var, step if var is row else 0), var.dtype) for var in free_vars(index)}
+        return const_value(substitute(index, values)) or 0
+
+    along = [index for load in loads_of(block) for index in load.indices if row in free_vars(index)]
+    return any(position(index, 0, ends) >= position(index, 1, {}) for index in along)
 
 
 def _points(block: Block, extent: Expr) -> int:
