@@ -147,8 +147,8 @@ class Description:
     """Bytes a second that one core reads from memory."""
     memory_scaling: float = 1 / 3
     """The memory bandwidth of all cores is that of one core times (number of cores) to this power."""
-    call_seconds: float = 4e-8
-    """Seconds of a kernel call, in addition to its work.  Zen 4: few elements take 20 to 50 ns."""
+    call_seconds: float = 2.5e-8
+    """Seconds of a kernel call, in addition to its work.  Zen 4: few elements take 20 ns."""
     launch_seconds: float = 2e-6
     """Seconds of a launch on a separate device."""
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -194,6 +194,9 @@ class _Counter:
         self.scalar += cycles * e.dtype.lanes * times
 
     def _call(self, e: Call, times: float) -> None:
+        if e.name == "report_index":
+            self.vector += ISSUE.index_cycles * e.dtype.lanes * times
+            return
         if not e.dtype.is_float or e.name in ("if_then_else", "vector_shuffle"):
             self._simple(e.dtype, times)
             return
