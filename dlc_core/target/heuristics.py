@@ -48,6 +48,9 @@ class IssueHeuristics:
     lane_cycles: float = 1.2
     """Cycles to load or store one lane of a vector that is not contiguous in memory.  Measured on Zen 4 by
     transposes of images with three channels."""
+    forward_cycles: float = 12.0
+    """Cycles until a load returns what an earlier iteration stored.  Measured on Zen 4 by scatters that add
+    to rows of nodes: 21 per row with the other work."""
     index_cycles: float = 2.0
     """Cycles to test an index that is data, for each lane.  Measured on Zen 4 by gathers of the corpus, which
     take 4.5 to 7 cycles in all."""

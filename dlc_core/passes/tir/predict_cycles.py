@@ -22,6 +22,7 @@ from dlc_core.ir.expr import (
     Var,
     const,
     const_value,
+    loads_in,
     post_order,
     substitute,
 )
@@ -69,14 +70,15 @@ def issue_cycles(func: PrimFunc, machine: Description) -> float | None:
     dims.
 
     Loads, stores, vector arithmetic and scalar arithmetic are issued at the same time, each at its own rate.
-    The slowest determines the cycles; a part of the others is added.
+    The slowest determines the cycles; a part of the others is added.  Iterations that read what the one
+    before stored wait for it.
     """
     counter = _Counter(func, machine)
     counter.visit(func.body)
     if counter.is_unknown:
         return None
     *others, most = sorted((counter.vector, counter.loads, counter.stores, counter.scalar))
-    return most + ISSUE.overlap * sum(others)
+    return max(most + ISSUE.overlap * sum(others), counter.carried)
 
 
 class _Counter:
@@ -88,6 +90,8 @@ class _Counter:
 
     def __init__(self, func: PrimFunc, machine: Description) -> None:
         self.vector = self.loads = self.stores = self.scalar = 0.0
+        self.carried = 0.0
+        """The cycles of iterations that wait for a value in memory, one after the other."""
         self.is_unknown = False
         self._rates = machine.rates
         units = machine.vector_units / machine.fma_per_cycle
@@ -100,13 +104,19 @@ class _Counter:
         self._level: dict[Expr, int] = {}
         """The innermost loop that each variable or expression depends on, by its index in `_times`."""
         self._of_loop: list[list[Expr]] = [[]]
+        self._waits: list[float] = [0.0]
+        """The cycles for which an iteration of each loop waits for the one before."""
         self._middle: dict[Var, Expr] = {}
+        self._data: set[Expr] = set()
+        """Names of values that are loaded."""
 
     def visit(self, stmt: Stmt) -> None:
         while isinstance(stmt, Alloc | View | Let | Block):
             if isinstance(stmt, Let):
                 self._expressions((stmt.value,))
                 self._level[stmt.var] = self._level.get(stmt.value, 0)
+                if loads_in(stmt.value):
+                    self._data.add(stmt.var)
             stmt = stmt.body
         match stmt:
             case Seq():
@@ -121,6 +131,7 @@ class _Counter:
             case Store():
                 self._expressions((*stmt.indices, stmt.value))
                 self._access(stmt.buffer, stmt.indices, self._times[-1], is_store=True)
+                self._carry(stmt)
             case Eval():
                 self._expressions((stmt.value,))
             case While():
@@ -139,10 +150,23 @@ class _Counter:
         self._times.append(self._times[-1] * max(0, extent))
         self._of_loop.append([])
         self.scalar += ISSUE.iteration_cycles * self._times[-1]
+        self._waits.append(0.0)
         self.visit(loop.body)
-        self._times.pop()
+        self.carried += self._waits.pop() * self._times.pop()
         for e in self._of_loop.pop():
             self._level.pop(e, None)
+
+    def _carry(self, store: Store) -> None:
+        """Count a store to memory of which the next iteration may read the same element."""
+        if store.buffer in self._registers or len(self._times) == 1:
+            return
+        same = [e for e in loads_in(store.value) if e.buffer is store.buffer and e.indices == store.indices]
+        index = store.indices[-1] if store.indices else None
+        if not same or index is None:
+            return
+        known = self._level.get(index, 0) < len(self._times) - 1
+        if known or not self._data.isdisjoint(post_order(index)):
+            self._waits[-1] = ISSUE.forward_cycles + self._rates.fma_latency
 
     def _expressions(self, roots: Sequence[Expr]) -> None:
         order = list(post_order(*roots))

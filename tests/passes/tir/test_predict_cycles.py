@@ -131,6 +131,23 @@ def test_integer_divisions_by_powers_of_two_are_shifts():
     assert cycles(products) - cycles(shifts) > (1 << 12)
 
 
+def test_iterations_that_add_to_one_element_wait_for_each_other():
+    @T.prim_func
+    def scattered(rows: T.Buffer((1 << 10,), "int64"), x: T.Buffer((1 << 10,), "float32"),
+                  y: T.Buffer((64,), "float32")):  # fmt: skip
+        for i in range(1 << 10):
+            row = rows[i]
+            y[row] = y[row] + x[i]
+
+    @T.prim_func
+    def added(x: T.Buffer((1 << 10,), "float32"), y: T.Buffer((1 << 10,), "float32")):
+        for i in range(1 << 10):
+            y[i] = y[i] + x[i]
+
+    assert cycles(scattered) >= (1 << 10) * ISSUE.forward_cycles
+    assert cycles(added) < (1 << 10) * ISSUE.forward_cycles
+
+
 def test_loops_that_depend_on_dims_have_no_prediction():
     @T.prim_func
     def symbolic(a: T.Buffer((n,), "float32"), b: T.Buffer((n,), "float32"), n: T.int64):  # noqa: F821
