@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlc_core.graph.node import param
+import dlc_core as dlc
+from dlc_core.graph.node import Function, param
+from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.lower import lower_node
@@ -54,3 +56,12 @@ def test_float16_sums_are_rounded_once(count):
     updates = np.full(count, 0.01, np.float16)
     made = scattered(node, np.array([16], np.float16), np.zeros(count, np.int64), updates)
     assert made[0] == np.float16(16 + updates.astype(np.float32).sum())
+
+
+def test_an_update_checks_its_row_once():
+    """The variable of the row is checked, so accesses by it need no checks of their own."""
+    x, rows, new = params_of((9, 4), (5, 1), (5, 4))
+    main = Function("main", (x, rows, new), std.scatter_nd(x, rows, new, reduction="add"))
+    text = dlc.compile(IRModule({"main": main}), "reference -level=tir").source("tir")
+    assert "index: update" in text
+    assert "access: " not in text

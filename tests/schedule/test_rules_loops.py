@@ -50,7 +50,7 @@ def parallel_loops(func: PrimFunc) -> list[For]:
     return [s for s in stmts(func.body) if isinstance(s, For) and s.kind == "parallel"]
 
 
-@pytest.mark.parametrize("columns", [1, 5, 8, 11, 64])
+@pytest.mark.parametrize("columns", [1, 5, 8, 11, 38, 64])
 def test_scattered_rows_stay(columns: int) -> None:
     for machine in (USUAL, PLAIN):
         check_schedule(rows_scattered(6, columns, 9), machine)
@@ -62,6 +62,12 @@ def test_rows_are_scattered_by_vectors_and_columns_distributed() -> None:
     *_, columns = parallel_loops(func)
     (updates,) = [s for s in stmts(columns) if isinstance(s, For) and const_value(s.extent) == 900]
     assert (const_value(columns.extent), updates.kind) == (2, "serial")
+
+
+def test_columns_that_are_no_whole_vectors_are_distributed() -> None:
+    func = final(rows_scattered(50, 100, 900))
+    assert const_value(parallel_loops(func)[-1].extent) == 2
+    assert max(widths(func)) == 8
 
 
 def test_independent_elements_are_distributed() -> None:

@@ -74,12 +74,13 @@ def _scattered(
     tensors: Sequence[te.Tensor],
     outer: int,
     ordered: Collection[int],
-    target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr]]],
+    target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr | None]]],
 ) -> te.Tensor:
     """Copy x, then apply the updates.
 
-    `target(indices, i)` returns the result index of update i, and the conditions under which it is in range.
-    `i` are the first `outer` indices of the update; its other indices are also the last ones of the result.
+    `target(indices, i)` returns the result index of update i, and for each of its components the size below
+    which it is in range, or None if it always is. `i` are the first `outer` indices of the update; its other
+    indices are also the last ones of the result.
 
     Updates that differ only in one of the `ordered` dims may write the same element, so they run in order.
     Other updates write different elements and can run in parallel. Sums and products of narrow floats are
@@ -96,14 +97,18 @@ def _scattered(
 
         def update(point: list[Expr]) -> Stmt:
             i, rest = point[:outer], point[outer:]
-            found, valid = target(indices, i)
+            found, sizes = target(indices, i)
             target_vars = [Var(f"at{axis}", "int64") for axis in range(len(found))]
             where = [*target_vars, *rest]
             new = cast_to(wide, load(updates, point))
             written: Stmt = store(out, where, _APPLY[reduction](load(out, where), new))
+            checked = [(var, size) for var, size in zip(target_vars, sizes, strict=True) if size is not None]
+            if checked:  # of the variables, so that the ranges of the accesses are known
+                conditions = [condition for var, size in checked for condition in (var >= 0, var < size)]
+                written = If(logical_and(*conditions), written)
             for var, value in zip(reversed(target_vars), reversed(found), strict=True):
                 written = Let(var, value, written)
-            return If(logical_and(*valid), written) if valid else written
+            return written
 
         def fixed_indices(point: list[Expr]) -> list[Expr | None]:
             """The part of an update's target that does not depend on the indices."""
@@ -125,21 +130,13 @@ def _scattered(
     return rounded(made, type_.dtype, "scatter_end")
 
 
-def _checked_index(index: Expr, size: Expr) -> tuple[Expr, list[Expr]]:
-    """Convert an index that may count from the end to a non-negative one, and return the conditions under
-    which it is in range. The call fails for an index out of range, and its update is skipped.
-    """
-    counted = checked_index(index, size)
-    return counted, [counted >= 0, counted < size]
-
-
 def _scatter_elements_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
     axis = axis_of(attrs["axis"], type_.ndim)
     size = tensors[0].shape[axis]
 
-    def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
-        index, valid = _checked_index(load(indices, i), size)
-        return list(replaced(tuple(i), axis, index)), valid
+    def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr | None]]:
+        index = checked_index(load(indices, i), size)
+        return list(replaced(tuple(i), axis, index)), [size if k == axis else None for k in range(len(i))]
 
     return _scattered(type_, attrs["reduction"], tensors, type_.ndim, {axis}, target)
 
@@ -148,9 +145,9 @@ def _scatter_nd_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> t
     x, indices, _ = tensors
     outer, depth = indices.ndim - 1, const_value(indices.shape[-1]) or 0
 
-    def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
-        found = [_checked_index(load(indices, [*i, k]), x.shape[k]) for k in range(depth)]
-        return [index for index, _ in found], [condition for _, valid in found for condition in valid]
+    def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr | None]]:
+        found = [checked_index(load(indices, [*i, k]), x.shape[k]) for k in range(depth)]
+        return found, list(x.shape[:depth])
 
     return _scattered(type_, attrs["reduction"], tensors, outer, range(outer), target)
 

@@ -86,8 +86,8 @@ def _vectorized(
 ) -> list[LoopRV]:
     """Vectorise the innermost spatial loop of a block if every access is contiguous along it.
 
-    Returns the loops that may be parallel: the others, or parts of the vectorised loop if there are no
-    others.
+    Returns the other loops, which may be parallel. If there are none, parts of the vectorised loop are
+    parallel.
     """
     block, (*others, column) = s.get(handle), free
     axis = next(a for a, v in zip(block.axes, block.values, strict=True) if v is column.var)
@@ -99,9 +99,11 @@ def _vectorized(
     except ScheduleError:
         return list(free)
     others = [loop for loop in others if const_value(s.extent(loop)) != 1]
-    if not others and extent is not None and threads > 1 and extent % (threads * lanes) == 0:
+    if not others and extent is not None and extent % threads == 0 and extent >= threads * lanes > lanes:
         part, column = s.split(column, [threads, None], tail="exact")
-        others.append(part)
+        # Before the columns after the last whole vector become a block of their own, which hides that the
+        # parts are independent.
+        _parallelize_any(s, handle, [part], threads)
     vectorize_long(s, column, lanes)
     return others
 
