@@ -453,7 +453,6 @@ def test_one_output_channel_is_a_reduction_along_channels(window):
 OTHERS = {
     "two channels": lambda: conv(24, (6, 7), 2, (3, 3)),
     "fewer channels than lanes": lambda: conv(3, (6, 7), 1, (3, 3)),
-    "one tap": lambda: conv(24, (6, 7), 1, (1, 1)),
     "channels first": lambda: conv(24, (6, 7), 1, (3, 3), layout="NCX"),
 }
 

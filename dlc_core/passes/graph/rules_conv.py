@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from dlc_core.graph.node import Node, constant, param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.passes.graph.rules_shape import reshaped
 from dlc_core.rewrite import Match, Rule, match_any, match_op, var
 from dlc_core.rewrite.rule import Example
 
-CONV, MAX_POOL, AVG_POOL, PAD = (OPS[name] for name in ("conv", "max_pool", "avg_pool", "pad"))
+CONV, MAX_POOL, AVG_POOL, PAD, MATMUL, ADD = (
+    OPS[name] for name in ("conv", "max_pool", "avg_pool", "pad", "matmul", "add")
+)
 x = var("x")
 _FLOATS = ("float32", "bfloat16")
 
@@ -73,6 +78,34 @@ def _reduction(match: Match) -> Node:
     return decl.build(match["x"], axes=axes, keepdims=True)
 
 
+def _has_one_channel(match: Match) -> bool:
+    """Whether a convolution is a product of each pixel with one vector."""
+    root = match.root
+    attrs, weights = root.attrs, root.args[1]
+    last = attrs["kernel_layout"] == "XIO"
+    window = weights.shape[:-2] if last else weights.shape[2:]
+    if attrs["layout"] != "NXC" or attrs["groups"] != 1 or weights.shape[-1 if last else 0] != 1:
+        return False
+    return all(k == 1 for k in window) and all(s == 1 for s in attrs["strides"] or ()) and _pads_nothing(root)
+
+
+def _product(match: Match) -> Node:
+    value, weights, *bias = match.root.args
+    product = MATMUL.build(value, reshaped(weights, (value.shape[-1], 1)))
+    return ADD.build(product, *bias) if bias else product
+
+
+def _one_channel(kernel_layout: str, *bias: float) -> Example:
+    def example(dtype: str) -> Node:
+        shape = (1, 1, 4, 1) if kernel_layout == "XIO" else (1, 4, 1, 1)
+        weights = constant(np.arange(4).reshape(shape) - 1.5, dtype)
+        value = _input(dtype, 2, 3, 5, 4)
+        more = [constant(np.array(bias), dtype)] if bias else []
+        return CONV.build(value, weights, *more, layout="NXC", kernel_layout=kernel_layout)
+
+    return example
+
+
 def _input(dtype: str, *shape: int) -> Node:
     return param("x", tensor_type(shape, dtype))
 
@@ -110,6 +143,16 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         dtypes=_FLOATS,
+    ),
+    Rule(
+        "conv_one_channel",
+        match_any(CONV),
+        _product,
+        _has_one_channel,
+        approximate=True,
+        doc="a convolution of single pixels with one output channel is a product with a vector",
+        examples=(_one_channel("XIO"), _one_channel("OIX", 0.5)),
+        dtypes=("float32", "float64"),
     ),
     Rule(
         "pool_one",

@@ -49,9 +49,9 @@ def copy_transposed_rhs(
 
 def reduces_along_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether each column is reduced along a row of the right-hand side, because there are too few rows to
-    copy it, or because the columns are windows of a convolution with one output channel.
+    copy it, or because it has other indices than axes and there is one row.
     """
-    if _is_windowed(func, found, machine):
+    if _is_read_once(func, found, machine):
         return TRANSPOSED.choose("dot_products") == "dot_products"
     return _is_transposed(func, found, machine) and not _copied(found)
 
@@ -65,21 +65,23 @@ def _rows(found: Contraction) -> int:
     return math.prod(extent_of(axis) or GEMM.min_copied_rows for axis in found.m)
 
 
-def _is_windowed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
-    """Whether columns are windows, of several taps, in a computed right-hand side with K innermost, and there
-    is one row.
+def _is_read_once(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
+    """Whether there is one row, and columns are long vectors along K of a computed right-hand side.
 
-    This is a convolution with one output channel in the channels-last layout: the channel is no axis, so its
-    weights are the left-hand side, and the columns are pixels.
+    These are the windows of a convolution with one output channel in the channels-last layout: the channel is
+    no axis, so its weights are the left-hand side, and the columns are pixels.
     """
-    if SHUFFLE not in machine.description.intrinsics or is_constant(func, found) or found.rhs.other_factors:
+    rhs = found.rhs
+    if SHUFFLE not in machine.description.intrinsics or is_constant(func, found) or rhs.other_factors:
         return False
-    if any(extent_of(axis) != 1 for axis in found.m) or const_value(found.rhs.factors[found.n.var]) == 1:
+    if any(extent_of(axis) != 1 for axis in found.m) or const_value(rhs.factors[found.n.var]) == 1:
         return False
-    inner = [a for a in found.k if const_value(found.rhs.factors[a.var]) == 1]
-    along = [a for a in inner if const_value(found.lhs.factors[a.var]) == 1]
-    taps = [a for a in found.k if a not in inner and extent_of(a) != 1]
-    return bool(taps) and any((extent_of(a) or 0) >= machine.lanes(found.rhs.load.dtype.bits) for a in along)
+    lanes = machine.lanes(rhs.load.dtype.bits)
+    operands = rhs.factors, found.lhs.factors
+    return any(
+        (extent_of(axis) or 0) >= lanes and all(const_value(one[axis.var]) == 1 for one in operands)
+        for axis in found.k
+    )
 
 
 def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
@@ -90,6 +92,8 @@ def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool
         return False
     if is_constant(func, found) or rhs.other_factors or const_value(buffer.num_elements()) is None:
         return False
-    if any(index not in axes for index in rhs.load.indices) or const_value(rhs.factors[found.n.var]) == 1:
+    if const_value(rhs.factors[found.n.var]) == 1:
+        return False
+    if any(index not in axes for index in rhs.load.indices):
         return False
     return any(const_value(rhs.factors[a.var]) == 1 for a in found.k)
