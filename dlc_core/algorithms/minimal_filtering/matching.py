@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dlc_core.graph.node import CONST, Node
+from dlc_core.ir.expr import as_expr, const_value
+from dlc_core.ir.types import Dim
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.graph.mixed_precision import lowers_activations
@@ -35,4 +37,10 @@ def plain_conv(value: Node) -> bool:
     return wide and last and attrs["groups"] == 1 and len(value.args[1].shape) == 4
 
 
-__all__ = ["CONV", "filtering_core", "plain_conv"]
+def planned_images(batch: Dim) -> int:
+    """The number of images for which plans are made: one if the batch is symbolic."""
+    known = const_value(as_expr(batch))
+    return 1 if known is None else int(known)
+
+
+__all__ = ["CONV", "filtering_core", "plain_conv", "planned_images"]

@@ -7,12 +7,14 @@ from typing import ClassVar
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.gemm_decisions import PANEL_DECISIONS
 from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS
-from dlc_core.schedule.rules.stages import has_static_sizes, stage_names
+from dlc_core.schedule.rules.stages import has_static_images, stage_names
 from dlc_core.tir.stmt import PrimFunc
 
 
 class FilteringRule(ScheduleRule):
-    """A rule for kernels of known sizes whose blocks are annotated as all stages of one algorithm."""
+    """A rule for kernels whose blocks are annotated as all stages of one algorithm. All sizes are known,
+    except perhaps the number of images.
+    """
 
     decisions: ClassVar[tuple[str, ...]] = (*MAP_DECISIONS, *PANEL_DECISIONS)
     mark: ClassVar[str]
@@ -23,7 +25,7 @@ class FilteringRule(ScheduleRule):
         return (
             not machine.description.thread_axes
             and stage_names(func, self.mark) == sorted(self.stages)
-            and has_static_sizes(func)
+            and has_static_images(func)
         )
 
 

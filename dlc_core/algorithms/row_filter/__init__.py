@@ -4,8 +4,8 @@ A tile of m rows needs m + r - 1 products in place of m r for each column of a w
 
 It applies to float32 convolutions, channels last, ungrouped, with constant windows higher than one row and
 the same stride in both directions, where the channels fill whole vectors.  It does not apply to machines
-with thread axes, to dilated windows, to unknown sizes, and where the error would be over three times that of
-the sum in order.
+with thread axes, to dilated windows, to images of unknown size, and where the error would be over three
+times that of the sum in order. The batch may be symbolic: plans are then made for one image.
 
 Source: Winograd, Arithmetic Complexity of Computations, 1980.
 """

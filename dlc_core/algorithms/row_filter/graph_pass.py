@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv
+from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv, planned_images
 from dlc_core.algorithms.row_filter.choice import Window, choose_form
 from dlc_core.algorithms.row_filter.errors import rows_growth
 from dlc_core.algorithms.row_filter.op import CONV, STRIDES, TILES, WEIGHTS
@@ -74,12 +74,12 @@ def _window(value: Node, lanes: int) -> Window | None:
     down, across = value.attrs["strides"] or (1, 1)
     if down != across or down not in STRIDES:
         return None
-    sizes = (*value.shape[:3], *value.args[1].shape)
+    sizes = (*value.shape[1:3], *value.args[1].shape)
     known = [size for size in sizes if isinstance(size, int)]
-    if len(known) < len(sizes) or known[3] < 2 or known[6] % lanes:
+    if len(known) < len(sizes) or known[2] < 2 or known[5] % lanes:
         return None
-    batch, height, width, rows, columns, inputs, outputs = known
-    return Window(batch, height, width, inputs, outputs, rows, columns, down)
+    height, width, rows, columns, inputs, outputs = known
+    return Window(planned_images(value.shape[0]), height, width, inputs, outputs, rows, columns, down)
 
 
 __all__ = ["RowFilter"]

@@ -30,8 +30,8 @@ STAGES = ("inputs", "products", "checked", "results")
 
 @record(frozen=True)
 class RowFilterRule(FilteringRule):
-    """The rule for kernels whose blocks are marked as the stages of a row-filter convolution with known
-    sizes.
+    """The rule for kernels whose blocks are marked as the stages of a row-filter convolution. The batch may
+    be symbolic.
     """
 
     name: ClassVar[str] = "cpu.row_filter"
@@ -46,7 +46,7 @@ class RowFilterRule(FilteringRule):
         assert found is not None
         scheduler = ContractionScheduler(s, machine, found)
         lanes = scheduler.lanes
-        points, _, tiles, width, outputs = (static_extent(s, stage["products"], i) for i in range(5))
+        points, tiles, width, outputs = (static_extent(s, stage["products"], i) for i in (0, 2, 3, 4))
         tile = -(-static_extent(s, stage["results"], 1) // tiles)
         bits = s.get(stage["products"]).writes[0].buffer.dtype.bits
         core = Core.of(machine.description, machine.workers, bits)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv
+from dlc_core.algorithms.minimal_filtering.matching import filtering_core, plain_conv, planned_images
 from dlc_core.algorithms.winograd.choice import PLANES, TILES, Layer, choose_form
 from dlc_core.algorithms.winograd.errors import winograd_growth
 from dlc_core.algorithms.winograd.op import CONV as TILED
@@ -132,9 +132,9 @@ def _layer(value: Node, lanes: int) -> Layer | None:
     steps = value.attrs["strides"] or (1, 1)
     if steps not in ((1, 1), (2, 2)):
         return None
-    sizes: tuple[Dim, ...] = (*value.shape[:3], value.args[0].shape[3], value.shape[3])
+    sizes: tuple[Dim, ...] = (*value.shape[1:3], value.args[0].shape[3], value.shape[3])
     known = [size for size in sizes if isinstance(size, int)]
-    if len(known) < len(sizes) or known[3] % lanes or known[4] % lanes:
+    if len(known) < len(sizes) or known[2] % lanes or known[3] % lanes:
         return None
     down, across = value.attrs["dilation"] or (1, 1)
     if (down, across) != (1, 1) and steps != (1, 1):
@@ -147,8 +147,8 @@ def _layer(value: Node, lanes: int) -> Layer | None:
         size % across for size in (columns, *padding[1::2])
     ):
         return None
-    batch, height, width, inputs, outputs = known
-    return Layer(batch, height, width, inputs, outputs, steps[0])
+    height, width, inputs, outputs = known
+    return Layer(planned_images(value.shape[0]), height, width, inputs, outputs, steps[0])
 
 
 # Dilated windows: a result reads pixels of only one phase, so each phase is an independent image.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dlc_core.algorithms.minimal_filtering.matching import planned_images
 from dlc_core.algorithms.minimal_filtering.nests import FilteringRule, dividing_lanes
 from dlc_core.algorithms.winograd.choice import GROUPS, Layer, choose_group, part_tile
 from dlc_core.algorithms.winograd.op import STAGE, TAPS
@@ -34,7 +35,7 @@ STAGES = ("rows", "inputs", "products", "columns", "checked", "results")
 
 @record(frozen=True)
 class WinogradRule(FilteringRule):
-    """The rule for kernels marked as the stages of a Winograd convolution with known sizes."""
+    """The rule for kernels marked as the stages of a Winograd convolution. The batch may be symbolic."""
 
     name: ClassVar[str] = "cpu.winograd"
     priority: ClassVar[int] = 110
@@ -55,7 +56,8 @@ class _Winograd:
         assert found is not None
         self.scheduler = ContractionScheduler(s, machine, found)
         self.lanes = self.scheduler.lanes
-        points, aside, batch, tiles, self.outputs = (self._extent("products", i) for i in range(5))
+        points, aside, tiles, self.outputs = (self._extent("products", i) for i in (0, 1, 3, 4))
+        images = planned_images(s.get(self.stage["products"]).axes[2].dom.extent)
         inputs = self._extent("products", 5)
         height, width = self._extent("results", 1), self._extent("results", 2)
         self.tile = self._extent("columns", 3)
@@ -64,7 +66,7 @@ class _Winograd:
         self.across = -(-width // self.wide)
         bits = s.get(self.stage["products"]).writes[0].buffer.dtype.bits
         self.core = Core.of(machine.description, machine.workers, bits)
-        layer = Layer(batch, height, width, inputs, self.outputs, stride)
+        layer = Layer(images, height, width, inputs, self.outputs, stride)
         shape = self.tile, self.wide
         self.plan = choose_group(layer, shape, self.core)
         s.plans.append(self.plan)

@@ -32,6 +32,13 @@ def has_static_sizes(func: PrimFunc) -> bool:
     return all(const_value(a.dom.extent) is not None for b in block_list(func.body) for a in b.axes)
 
 
+def has_static_images(func: PrimFunc) -> bool:
+    """Whether at most one size of a kernel is symbolic: the batch, which is the first dim of its result."""
+    extents = [a.dom.extent for b in block_list(func.body) for a in b.axes]
+    batch = block_list(func.body)[-1].axes[0].dom.extent
+    return all(extent is batch or const_value(extent) is not None for extent in extents)
+
+
 def static_extent(s: Schedule, handle: BlockRV, axis: int) -> int:
     """Return the extent of a block axis in a kernel with known sizes."""
     size = const_value(s.get(handle).axes[axis].dom.extent)
@@ -101,6 +108,7 @@ def is_costly(value: Expr) -> bool:
 __all__ = [
     "OutputAxes",
     "has_row_stages",
+    "has_static_images",
     "has_static_sizes",
     "is_costly",
     "loops_that_read",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dlc_core.algorithms.row_filter.graph_pass import RowFilter
-from dlc_core.graph.node import constant, param, post_order
+from dlc_core.graph.node import Function, constant, param, post_order
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
@@ -18,10 +19,10 @@ RECORD = Description(vector_bits=512, vector_registers=32, vector_units=1, cores
 MACHINE = Target(TargetKind("machine", "a test", "none", "none", describe=lambda options: RECORD))
 
 
-def conv(size=56, inputs=3, outputs=32, window=(7, 7), **attrs):
+def conv(size=56, inputs=3, outputs=32, window=(7, 7), batch=1, **attrs):
     weights = constant(RNG.standard_normal((*window, inputs, outputs)) / 10, "float32")
     attrs = {"padding": tuple(k // 2 for k in window) * 2, "strides": (2, 2), **attrs}
-    x = param("x", tensor_type((1, size, size, inputs * attrs.get("groups", 1))))
+    x = param("x", tensor_type((batch, size, size, inputs * attrs.get("groups", 1))))
     return std.conv(x, weights, layout="NXC", kernel_layout="XIO", **attrs)
 
 
@@ -38,6 +39,17 @@ def test_a_convolution_by_rows(checked, taken):
     found = checked([RowFilter(), FoldConstants()], taken, context=PassContext(target=MACHINE))
     assert ops(found) == ["row_filter_conv"]
     assert found.body.shape == taken.shape
+
+
+def test_a_symbolic_batch_has_the_tiles_of_one_image():
+    attrs = []
+    for batch in (1, Var("n", "int64")):
+        y = conv(batch=batch)
+        found = RowFilter().run_function(Function("f", (y.args[0],), y), PassContext(target=MACHINE))
+        (made,) = (n for n in post_order(found.body) if n.op.name == "row_filter_conv")
+        assert made.shape[0] == batch
+        attrs.append(made.attrs)
+    assert attrs[0] == attrs[1]
 
 
 def test_keeps_the_bias_and_the_epilogue(checked):

@@ -9,6 +9,7 @@ import pytest
 from dlc_core.algorithms.row_filter.choice import Window, direct_cycles, filtered_cycles, strip_of
 from dlc_core.algorithms.row_filter.op import CONV, points_of
 from dlc_core.graph.node import param
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.schedule.rules.cpu.core import Core
@@ -46,6 +47,15 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_programs_compute_the_same(case, machine):
     scheduled = check_schedule(kernel(*case), machine)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.row_filter"
+
+
+@pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
+@pytest.mark.parametrize("images", [1, 3])
+def test_a_symbolic_batch(images, machine):
+    n = Var("n", "int64")
+    scheduled = check_schedule(kernel((n, 10, 6, 1), 3, 8, 3, 2, 5, (2, 1, 2, 1)), machine, {n: images})
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.row_filter"
 

@@ -10,6 +10,7 @@ from dlc_core.algorithms.winograd.errors import winograd_growth
 from dlc_core.algorithms.winograd.graph_pass import Winograd
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, const_array, constant, param, post_order
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
@@ -24,8 +25,8 @@ def target(**facts):
     return Target(TargetKind("machine", "a test", "none", "none", describe=lambda options: record))
 
 
-def conv(size=28, inputs=32, outputs=32, kernel=3, layout="NXC", **attrs):
-    shape = (1, size, size, inputs) if layout == "NXC" else (1, inputs, size, size)
+def conv(size=28, inputs=32, outputs=32, kernel=3, layout="NXC", batch=1, **attrs):
+    shape = (batch, size, size, inputs) if layout == "NXC" else (batch, inputs, size, size)
     w = (kernel, kernel, inputs, outputs) if layout == "NXC" else (outputs, inputs, kernel, kernel)
     kernel_layout = "XIO" if layout == "NXC" else "OIX"
     weights = constant(RNG.standard_normal(w) / np.sqrt(9 * inputs), "float32")
@@ -45,6 +46,29 @@ def test_a_convolution_by_tiles(checked):
     found = checked([Winograd(), FoldConstants()], conv(), context=context())
     assert ops(found) == ["winograd_conv"]
     assert found.body.args[1].shape[2:] == (32, 32)
+
+
+def test_a_symbolic_batch_has_the_tiles_of_one_image():
+    attrs = []
+    for batch in (1, Var("n", "int64")):
+        y = conv(batch=batch)
+        (made,) = run_passes(y)
+        assert made.shape[0] == batch
+        attrs.append(made.attrs)
+    assert attrs[0] == attrs[1]
+
+
+def test_a_symbolic_size_is_kept():
+    n = Var("n", "int64")
+    y = conv()
+    x = param("x", tensor_type((1, n, 28, 32)))
+    assert not run_passes(std.conv(x, y.args[1], **y.attrs))
+
+
+def run_passes(y):
+    """The convolutions by tiles that the pass makes of a convolution."""
+    found = Winograd().run_function(Function("f", (y.args[0],), y), context())
+    return [n for n in post_order(found.body) if n.op.name == "winograd_conv"]
 
 
 def test_strides_of_two(checked):

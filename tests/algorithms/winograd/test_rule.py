@@ -10,6 +10,7 @@ from dlc_core.algorithms.winograd import choice as winograd
 from dlc_core.algorithms.winograd.choice import Layer, Plan, direct_cycles, part_tile, plan, tiles_of
 from dlc_core.algorithms.winograd.op import CONV, points_of
 from dlc_core.graph.node import param
+from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.schedule.rules.cpu.core import Core
@@ -51,6 +52,15 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_programs_compute_the_same(case, machine):
     scheduled = check_schedule(kernel(*case, residual=case[0][0] == 1), machine)
+    assert scheduled.attrs["why_not"] == ()
+    assert scheduled.attrs["rule"] == "cpu.winograd"
+
+
+@pytest.mark.parametrize("machine", [WIDE, ALONE], ids=["threads", "alone"])
+@pytest.mark.parametrize("images", [1, 3])
+def test_a_symbolic_batch(images, machine):
+    n = Var("n", "int64")
+    scheduled = check_schedule(kernel((n, 7, 5, 4), 8, 4, (1, 1, 1, 1)), machine, {n: images})
     assert scheduled.attrs["why_not"] == ()
     assert scheduled.attrs["rule"] == "cpu.winograd"
 
