@@ -40,6 +40,7 @@ from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, S
 _DIVISIONS = frozenset({"div", "floordiv", "floormod", "truncdiv", "truncmod"})
 _LIBRARY = frozenset({"sin", "cos", "tan", "atan2", "pow"})
 """Functions with long code that is not a shared formula."""
+_LEAVES = frozenset({Const, Var})
 _FREE = frozenset({"vector_concat", "reinterpret", "address_of", "prefetch"})
 
 
@@ -169,17 +170,38 @@ class _Counter:
             self._waits[-1] = ISSUE.forward_cycles + self._rates.fma_latency
 
     def _expressions(self, roots: Sequence[Expr]) -> None:
-        order = list(post_order(*roots))
+        order = self._uncounted(roots)
         part = _evaluated(roots, order)
         for e in order:
-            if e in self._level or isinstance(e, Var):
-                continue
             level = max((self._level.get(child, 0) for child in e.children), default=0)
             if isinstance(e, Load) and e.buffer in self._written:
                 level = len(self._times) - 1
             self._level[e] = level
             self._of_loop[level].append(e)
             self._expression(e, self._times[level] * part.get(e, 1.0))
+
+    def _uncounted(self, roots: Sequence[Expr]) -> list[Expr]:
+        """Return the operations that have not been counted, operands first.
+
+        The operands of a counted operation have been counted, so the walk stops there.
+        """
+        known, found = self._level, dict[Expr, None]()
+        for root in roots:
+            work = [root]
+            while work:
+                e = work[-1]
+                if e not in found and e not in known and type(e) not in _LEAVES:
+                    waiting = [
+                        operand
+                        for operand in reversed(e.children)
+                        if type(operand) not in _LEAVES and operand not in found and operand not in known
+                    ]
+                    if waiting:
+                        work += waiting
+                        continue
+                    found[e] = None
+                work.pop()
+        return list(found)
 
     def _expression(self, e: Expr, times: float) -> None:
         match e:
@@ -259,13 +281,14 @@ def _registers(func: PrimFunc) -> set[Buffer]:
     """Return the temporaries that code generators keep in registers: all of their indices are constant."""
     found = {one.buffer for one in stmts_of(func.body, Alloc)}
     for stmt in stmts(func.body):
-        accesses: list[Load | Store] = [e for e in post_order(*exprs_of(stmt)) if isinstance(e, Load)]
+        accesses: list[Load | Store] = [*loads_in(*exprs_of(stmt))]
         if isinstance(stmt, Store):
             accesses.append(stmt)
         for access in accesses:
-            bases = (i.base if isinstance(i, Ramp) else i for i in access.indices)
-            if access.buffer in found and any(const_value(base) is None for base in bases):
-                found.remove(access.buffer)
+            if access.buffer in found:
+                bases = (i.base if isinstance(i, Ramp) else i for i in access.indices)
+                if any(const_value(base) is None for base in bases):
+                    found.remove(access.buffer)
     return found
 
 
