@@ -83,7 +83,7 @@ def test_independent_elements_are_distributed() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_running_sums_of_columns_are_vectorised(axis: int) -> None:
-    node = std.exp(std.cumsum(tensor(4, 40, 8, 16), axis=axis))
+    node = std.exp(std.cumsum(tensor(16, 80, 16, 64), axis=axis))
     check_schedule(kernel_of(std.exp(std.cumsum(tensor(2, 5, 3, 9), axis=axis))), USUAL)
     func = final(kernel_of(node))
     assert set(widths(func)) == {8}

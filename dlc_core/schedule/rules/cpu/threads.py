@@ -16,20 +16,24 @@ THREADS = Decision(
 def worth_threads(machine: Machine, work: int | None, kind: str) -> bool:
     """Whether this much work of a kind in `LOOPS.work_per_cycle` is worth several threads.
 
-    It is if one thread needs more time for it than waking the others takes (`Description.fork_cycles`).
-    `work` is None if symbolic, which counts as large.
+    It is if the predicted time, with that of waking the others (`Description.fork_cycles`), is shorter by a
+    margin, because the rates are rough and other cores may be busy. One thread needs no fork; its programs
+    keep the loops that would be parallel with two, for calls with more threads. `work` is None if symbolic,
+    which counts as large.
     """
     if not machine.description.parallel:
         return False
-    least = machine.description.fork_cycles * LOOPS.work_per_cycle[kind]
-    preferred = "all" if work is None or work >= least else "one"
+    threads = machine.threads if machine.threads > 1 else 2
 
     def cycles(alternative: str) -> float | None:
         if work is None:
             return None
         alone = work / LOOPS.work_per_cycle[kind]
-        return alone if alternative == "one" else alone / machine.threads + machine.description.fork_cycles
+        return alone if alternative == "one" else alone / threads + machine.description.fork_cycles
 
+    one, several = cycles("one"), cycles("all")
+    is_shorter = one is None or several is None or several <= LOOPS.thread_gain * one
+    preferred = "all" if is_shorter else "one"
     return THREADS.choose(preferred, cost=cycles) == "all"
 
 
