@@ -84,6 +84,8 @@ def _has_one_channel(match: Match) -> bool:
     attrs, weights = root.attrs, root.args[1]
     last = attrs["kernel_layout"] == "XIO"
     window = weights.shape[:-2] if last else weights.shape[2:]
+    if any(arg.dtype != root.dtype for arg in root.args):  # a product has no wider sums
+        return False
     if attrs["layout"] != "NXC" or attrs["groups"] != 1 or weights.shape[-1 if last else 0] != 1:
         return False
     return all(k == 1 for k in window) and all(s == 1 for s in attrs["strides"] or ()) and _pads_nothing(root)

@@ -122,7 +122,7 @@ def test_heads_that_share_keys(n):
 
 
 def test_heads_are_distributed_over_threads():
-    made = check(kernel(12, 32, d=32, heads=3, batch=2))
+    made = check(kernel(24, 64, d=32, heads=3, batch=2))
     (parallel,) = (s for s in stmts(made.body) if isinstance(s, For) and s.kind == "parallel")
     assert parallel.extent.value == 6
 

@@ -15,7 +15,13 @@ EXAMPLES = {cls.name: example for cls in PASSES if (example := example_of(cls)) 
 
 def test_every_pass_that_needs_no_target_has_an_example():
     of_threads = {cls.name for cls in PASSES if issubclass(cls, ThreadPass)}
-    others = {"schedule_kernels", "split_host_device", "inject_software_pipeline", "launch_rest"}
+    others = {
+        "schedule_kernels",
+        "predict_cycles",
+        "split_host_device",
+        "inject_software_pipeline",
+        "launch_rest",
+    }
     assert {cls.name for cls in PASSES} - EXAMPLES.keys() <= others | of_threads
 
 
