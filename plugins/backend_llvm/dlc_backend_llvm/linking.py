@@ -4,7 +4,8 @@
     link_shared(objects, out_path, *, triple="", libraries=("m", "pthread")) -> Path
 
 `link_shared` runs the C compiler of this machine as the linker (`CC`, else cc, gcc, clang), never through a
-shell.  For another triple it looks for `<triple>-gcc` and for clang with `--target`.
+shell.  For another triple it looks for `<triple>-gcc`, then for the usual name of a cross compiler, such as
+`arm-linux-gnueabihf-gcc`, and for clang with `--target`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def find_compiler(triple: str = "", machine: str = "") -> list[str]:
             "there is no C compiler to link a shared library with",
             hint="install gcc or clang, or set CC; a saved artefact (exe.save) needs none",
         )
-    short = f"{machine or triple.split('-')[0]}-linux-gnu"
+    # Packages name their compilers by the family and the ABI: arm-linux-gnueabihf-gcc serves armv7l-*.
+    parts = triple.split("-")
+    abi = parts[-1] if parts[-1].startswith(("gnu", "musl")) else "gnu"
+    short = f"{machine or parts[0]}-linux-{abi}"
     for name in dict.fromkeys((f"{triple}-gcc", f"{short}-gcc")):
         found = shutil.which(name)
         if found:

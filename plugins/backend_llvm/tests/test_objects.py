@@ -131,3 +131,27 @@ def test_cc_is_split_into_words_and_not_passed_to_a_shell(
     tool.chmod(0o755)
     monkeypatch.setenv("CC", f"'{tool}' -m64 ;rm")
     assert find_compiler() == [os.fspath(tool), "-m64", ";rm"]
+
+
+CROSS = [
+    ("armv7l-linux-gnueabihf", "arm", "arm-linux-gnueabihf-gcc"),
+    ("arm-linux-gnueabihf", "arm", "arm-linux-gnueabihf-gcc"),
+    ("aarch64-unknown-linux-gnu", "aarch64", "aarch64-linux-gnu-gcc"),
+    ("riscv64", "riscv64", "riscv64-linux-gnu-gcc"),
+    ("aarch64-linux-musl", "aarch64", "aarch64-linux-musl-gcc"),
+]
+
+
+@pytest.mark.parametrize(("triple", "machine", "name"), CROSS)
+def test_cross_compilers_have_the_names_of_packages(
+    triple: str, machine: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(UnsupportedError, match=triple) as caught:
+        find_compiler(triple, machine)
+    assert f"install {name} or clang" in caught.value.hint
+    tool = tmp_path / name
+    tool.write_text("")
+    tool.chmod(0o755)
+    assert find_compiler(triple, machine) == [os.fspath(tool)]

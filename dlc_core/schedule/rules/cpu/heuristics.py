@@ -129,10 +129,6 @@ class LoopHeuristics:
     """Work of one thread per cycle, by kind of kernel.  Rough averages; they decide whether a kernel runs
     on several threads, which matters for kernels of a few microseconds only.  Halved and doubled: equal (Zen
     4)."""
-    thread_gain: float = 0.9
-    """The predicted cycles of several threads over those of one up to which a kernel runs on several.
-    Measured on Zen 4, two threads, against several for all that takes longer than one fork: a network of 3 µs
-    kernels takes 17% less time, ten other networks the same within the noise."""
 
 
 GEMM = family("gemm", GemmHeuristics())

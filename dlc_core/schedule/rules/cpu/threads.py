@@ -16,10 +16,9 @@ THREADS = Decision(
 def worth_threads(machine: Machine, work: int | None, kind: str) -> bool:
     """Whether this much work of a kind in `LOOPS.work_per_cycle` is worth several threads.
 
-    It is if the predicted time, with that of waking the others (`Description.fork_cycles`), is shorter by a
-    margin, because the rates are rough and other cores may be busy. One thread needs no fork; its programs
-    keep the loops that would be parallel with two, for calls with more threads. `work` is None if symbolic,
-    which counts as large.
+    It is if the predicted time, with that of waking the others (`Description.fork_cycles`), is no longer.
+    Programs for one thread keep the loops that two threads would share, for calls with more threads. `work`
+    is None if symbolic, which counts as large.
     """
     if not machine.description.parallel:
         return False
@@ -32,8 +31,7 @@ def worth_threads(machine: Machine, work: int | None, kind: str) -> bool:
         return alone if alternative == "one" else alone / threads + machine.description.fork_cycles
 
     one, several = cycles("one"), cycles("all")
-    is_shorter = one is None or several is None or several <= LOOPS.thread_gain * one
-    preferred = "all" if is_shorter else "one"
+    preferred = "all" if one is None or several is None or several <= one else "one"
     return THREADS.choose(preferred, cost=cycles) == "all"
 
 
