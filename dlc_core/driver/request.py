@@ -199,8 +199,10 @@ def _legal(name: str, value: Any) -> Any:
     """Return a setting for passes, decisions as text; raise UsageError for one of another type."""
     if name == DECISIONS and isinstance(value, Mapping):
         return ",".join(f"{decision}={way}" for decision, way in value.items())
-    knob = next((one for one in settings.knobs() if one.name == name in (DECISIONS, DISABLED)), None)
-    return value if knob is None else knob.check(value, f"config[{name!r}]")
+    if name not in (DECISIONS, DISABLED):
+        return value
+    knob = next(one for one in settings.knobs() if one.name == name)
+    return knob.check(value, f"config[{name!r}]")
 
 
 def _known_precision(precision: str) -> str:

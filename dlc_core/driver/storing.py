@@ -27,6 +27,7 @@ from dlc_core.runtime.executable import Executable
 LARGE = 1 << 25
 """Bytes of weights from which a thread stores a result.  Writing less takes less than 0.1 s."""
 _NICENESS = 10
+"""Added to that of the process, so that the model's own threads come first."""
 _running: set[threading.Thread] = set()
 
 

@@ -323,8 +323,9 @@ def _pads_rows(gemm: Gemm, machine: Machine, tile: Tile) -> bool:
     if offsets is None or gemm.columns is None:
         return False
     ways = machine.description.cache_ways
-    # A way per row and others for the right-hand side; a copy that exists anyway leaves more of them.
-    fine = -(-tile.rows // offsets) <= (ways // 4 if gemm.lhs_copied else max(1, ways - 1))
+    height = gemm.max_height(machine)
+    # A copy that exists anyway leaves more ways to the right-hand side.
+    fine = -(-tile.rows // offsets) <= ways // 4 if height is None else tile.rows <= height
     narrow = gemm.columns < GEMM.min_copy_columns and not gemm.lhs_copied
     reasons = {
         "dense": f"{_conflict(gemm, machine, tile)} and would evict each other",

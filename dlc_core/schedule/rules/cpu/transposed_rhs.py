@@ -49,7 +49,7 @@ def copy_transposed_rhs(
 
 def reduces_along_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether each column is reduced along a row of the right-hand side, because there are too few rows to
-    copy it, or because it has other indices than axes and there is one row.
+    copy it, or because one row of the result reads each of its long rows once.
     """
     if _is_read_once(func, found, machine):
         return TRANSPOSED.choose("dot_products") == "dot_products"
@@ -92,8 +92,6 @@ def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool
         return False
     if is_constant(func, found) or rhs.other_factors or const_value(buffer.num_elements()) is None:
         return False
-    if const_value(rhs.factors[found.n.var]) == 1:
-        return False
-    if any(index not in axes for index in rhs.load.indices):
+    if any(index not in axes for index in rhs.load.indices) or const_value(rhs.factors[found.n.var]) == 1:
         return False
     return any(const_value(rhs.factors[a.var]) == 1 for a in found.k)
