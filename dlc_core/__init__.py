@@ -12,6 +12,7 @@ from dlc_core.support.garbage import fewer_collections
 from dlc_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from dlc_core import foreign as foreign
     from dlc_core import graph as graph
     from dlc_core import nn as nn
     from dlc_core import te as te
@@ -29,6 +30,7 @@ _LAZY = {
     "build": ("dlc_core.driver", "build"),
     "compile": ("dlc_core.driver", "compile"),
     "create_schedule": ("dlc_core.schedule", "create_schedule"),
+    "foreign": ("dlc_core.foreign", ""),
     "graph": ("dlc_core.graph", ""),
     "load": ("dlc_core.driver", "load"),
     "load_library": ("dlc_core.driver", "load_library"),
@@ -37,6 +39,7 @@ _LAZY = {
     "open": ("dlc_core.driver", "open"),
     "ops": ("dlc_core.driver", "ops"),
     "plugins": ("dlc_core.driver", "plugins"),
+    "register_foreign": ("dlc_core.foreign", "register_foreign"),
     "prim_func_pass": ("dlc_core.passes.tir.base", "prim_func_pass"),
     "quantize": ("dlc_core.quantization", "quantize"),
     "script": ("dlc_core.script", ""),

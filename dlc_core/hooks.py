@@ -231,6 +231,16 @@ def dlc_tensor_intrins() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_foreign_functions() -> Iterable[Declaration]:
+    """Functions outside of dlc that programs call by name: C symbols, Python callables, texts in a language.
+
+    Example: `return [ForeignFunction("npu.reset", "(int64 slot)", [CSymbol("libnpu.so.1", "npu_reset")])]`
+    of `dlc_core.foreign`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_partitioners() -> Iterable[Declaration]:
     """External code generators: patterns and predicates of the regions that they take, and their compiler.
 

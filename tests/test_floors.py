@@ -30,6 +30,7 @@ LAYERS = {
     "arith": 1,
     "graph": 2,
     "tir": 2,
+    "foreign": 3,
     "te": 3,
     "script": 3,
     "op": 3,

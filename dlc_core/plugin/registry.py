@@ -24,6 +24,7 @@ import pluggy
 
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, similar
+from dlc_core.foreign.lookup import set_foreign_lookup
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_op_lookup
@@ -47,6 +48,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "devices": "device",
         "schedule_rules": "schedule rule",
         "tensor_intrins": "tensor intrinsic",
+        "foreign_functions": "foreign function",
         "partitioners": "partitioner",
         "watchers": "watcher",
         "commands": "command",
@@ -70,6 +72,7 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "devices": ("formats", "load"),
         "schedule_rules": ("priority", "matches", "apply"),
         "tensor_intrins": ("desc", "impl"),
+        "foreign_functions": ("signature", "implementations"),
         "partitioners": ("target", "patterns"),
         "commands": ("entry", "help", "load"),
         "knobs": ("variable", "get"),
@@ -264,6 +267,7 @@ class Registry:
     devices = _CategoryOf()
     schedule_rules = _CategoryOf()
     tensor_intrins = _CategoryOf()
+    foreign_functions = _CategoryOf()
     partitioners = _CategoryOf()
     watchers = _CategoryOf()
     commands = _CategoryOf()
@@ -519,7 +523,12 @@ def _plan_classes() -> Mapping[str, Any]:
     return registry().plans
 
 
+def _foreign_functions() -> Mapping[str, Any]:
+    return registry().foreign_functions
+
+
 set_op_lookup(_known_ops)
+set_foreign_lookup(_foreign_functions)
 set_plan_finder(_plan_classes)
 
 

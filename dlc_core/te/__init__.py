@@ -86,10 +86,10 @@ from dlc_core.te.tensor import (
     reduce_axis,
 )
 from dlc_core.te.threads import ThreadAxis, thread_axis
+from dlc_core.tir.calls import call_extern, call_pure_extern
 from dlc_core.tir.intrinsics import absolute as abs
 from dlc_core.tir.intrinsics import (
     address_of,
-    call_extern,
     ceil,
     erf,
     exp,
@@ -135,6 +135,7 @@ __all__ = [
     "atan2",
     "atanh",
     "call_extern",
+    "call_pure_extern",
     "cast",
     "ceil",
     "collect",

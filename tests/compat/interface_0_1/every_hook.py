@@ -8,6 +8,7 @@ import numpy as np
 
 from dlc_core.backend import Partitioner, RegionPattern, SimulatedDevice, SourceCodegen
 from dlc_core.config import Knob
+from dlc_core.foreign import ForeignFunction, PythonCallable
 from dlc_core.graph import Function, param
 from dlc_core.hooks import Command, hookimpl
 from dlc_core.ir.module import IRModule
@@ -43,6 +44,10 @@ TIMES = op(
     lower=elementwise("frozen_times", lambda x, *, factor: x * factor),
     samples=unary_samples(),
 )
+
+
+def half(x):
+    return x / 2
 
 
 def model(size=8):
@@ -228,6 +233,11 @@ def dlc_schedule(kernel, target):
 @hookimpl
 def dlc_tensor_intrins():
     return [TensorIntrin("frozen.double", desc, doubled, reference)]
+
+
+@hookimpl
+def dlc_foreign_functions():
+    return [ForeignFunction("frozen.half", "(float32 x) -> float32", [PythonCallable(half)], pure=True)]
 
 
 @hookimpl
