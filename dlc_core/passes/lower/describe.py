@@ -19,6 +19,9 @@ from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.support.record import record
 
+ARGUMENTS = "arguments"
+"""The attribute of a graph that was made of one operator (see `Signature.arguments`)."""
+
 
 @record(frozen=True)
 class DescribeGraph(Pass):
@@ -55,7 +58,7 @@ def interface_of(function: Function, weights_size: int) -> Signature:
 
 
 def with_conditions(signature: Signature, function: Function) -> Signature:
-    """Add the conditions on dims, and the host-computed dims, to a signature."""
+    """Add the conditions on dims, the host-computed dims, and the order of arguments, to a signature."""
     positions = {value.name: index for index, value in enumerate(signature.inputs)}
     attrs = function.attrs
     dims = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
@@ -64,6 +67,7 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
         conditions=tuple(c for c in conditions_of(attrs.get(CONDITIONS, ())) if dims.issuperset(c.dims)),
         elements=tuple((var, positions[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
         data_dims=attrs.get(DATA_DIMS, ()),
+        arguments=attrs.get(ARGUMENTS, ()),
     )
 
 
@@ -93,4 +97,4 @@ def _tensors(type_: Type) -> list[TensorType]:
     return [type_]
 
 
-__all__ = ["DescribeGraph", "arrays_of", "interface_of", "with_conditions"]
+__all__ = ["ARGUMENTS", "DescribeGraph", "arrays_of", "interface_of", "with_conditions"]

@@ -14,6 +14,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
+from dlc_core.passes.lower.describe import ARGUMENTS
 from dlc_core.schedule import Schedule, StagedSchedule
 from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.calls import called_kernels
@@ -38,9 +39,10 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
         _no_arguments(subject, args)
         return _of_module(scheduled_module(subject))
     func = _kernel(prim_func(subject, args))
+    written_order = func.buffers
     if not isinstance(subject, PrimFunc):
         func = _outputs_last(func)
-    return IRModule({ENTRY: _caller(func), func.name: func})
+    return IRModule({ENTRY: _caller(func, written_order), func.name: func})
 
 
 def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
@@ -131,8 +133,8 @@ def _scheduled(func: PrimFunc) -> PrimFunc:
     return replace(func, attrs=MappingProxyType({**func.attrs, "scheduled": True}))
 
 
-def _caller(func: PrimFunc) -> Function:
-    """Make a graph that calls a program on its inputs."""
+def _caller(func: PrimFunc, order: Sequence[Buffer] | None = None) -> Function:
+    """Make a graph that calls a program on its inputs. `order` has its buffers as the user listed them."""
     repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
     if repacked:
         raise UsageError(
@@ -168,7 +170,12 @@ def _caller(func: PrimFunc) -> Function:
     call = node(CALL_PRIM, params, attrs, type_)
     call.add_spans(func.spans)
     body = call if len(types) == 1 else make_tuple([get_item(call, i) for i in range(len(types))])
-    public = {"inputs": tuple(b.name for b in inputs), "outputs": tuple(b.name for b in outputs)}
+    listed = [b for b in order or buffers if b in buffers]
+    public = {
+        "inputs": tuple(b.name for b in inputs),
+        "outputs": tuple(b.name for b in outputs),
+        ARGUMENTS: tuple(map(buffers.index, listed)),
+    }
     return Function(ENTRY, tuple(params), body, MappingProxyType(public))
 
 

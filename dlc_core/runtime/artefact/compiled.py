@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.diag import UsageError
+from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
     from dlc_core.runtime.host_program.program import Program
+
+SAVE_HINT = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
 
 MEMORY = "memory"
 """The key of the recorded memory of calls, as JSON data (see `CallMemory.record`)."""
@@ -120,4 +122,24 @@ class CompiledModel:
         )
 
 
-__all__ = ["MEMORY", "CompiledModel"]
+def check_exportable(model: CompiledModel) -> None:
+    """Raise UnsupportedError, with the reasons, unless all of a model is native code on compact tensors."""
+    if model.program is not None:
+        host = model.about.get("host", ())
+        raise UnsupportedError(
+            "parts of this model run on the host, in Python",
+            details=[
+                *(f"{each['op']} ({', '.join(each['nodes'])}): {each['why']}" for each in host),
+                *(f"{name} runs on {region.target}" for name, region in model.regions.items()),
+            ],
+            hint=f"{SAVE_HINT}; to export, end the model before these nodes, or"
+            " have sizes that depend on the inputs' shapes and elements",
+        )
+    if model.signature.donated:
+        raise UnsupportedError(
+            "inputs are donated, and exported code takes compact tensors",
+            hint=f"{SAVE_HINT}; or compile without `donate`",
+        )
+
+
+__all__ = ["MEMORY", "SAVE_HINT", "CompiledModel", "check_exportable"]
