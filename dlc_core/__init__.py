@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "DlcError": ("dlc_core.diag", "DlcError"),
     "PassContext": ("dlc_core.passes", "PassContext"),
-    "Target": ("dlc_core.target", "Target"),
+    "Target": ("dlc_core.driver", "Target"),
     "build": ("dlc_core.driver", "build"),
     "compile": ("dlc_core.driver", "compile"),
     "create_schedule": ("dlc_core.schedule", "create_schedule"),

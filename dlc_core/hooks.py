@@ -184,6 +184,15 @@ def dlc_targets() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_target_tags() -> Iterable[Declaration]:
+    """Names of targets, such as those of boards: `dlc.Target("npu/card")`.
+
+    Example: `return [TargetTag("npu/card", "npu -mcpu=big -slots=8", "the usual card")]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_codegens() -> Iterable[Declaration]:
     """Code generators: `emit(module, target) -> artifact`, pure, without hardware.
 

@@ -23,7 +23,7 @@ from dlc_core.rewrite import Rule, const_var, match_op, var
 from dlc_core.schedule import TensorIntrin
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.script import T
-from dlc_core.target import Description, Option, TargetKind
+from dlc_core.target import Description, Option, TargetKind, TargetTag
 from dlc_core.testing import ExpectedFailure, Unsupported
 from dlc_core.testing.cases import Case, Trial
 from dlc_core.testing.models import Models
@@ -272,3 +272,8 @@ def dlc_expectations():
 @hookimpl
 def dlc_models():
     return [Models("frozen", cases)]
+
+
+@hookimpl
+def dlc_target_tags():
+    return [TargetTag("frozen/board", "frozen -cores=2", "a board for the test")]
