@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlc_core import nn as nn
     from dlc_core import te as te
     from dlc_core import tir as tir
+    from dlc_core import topi as topi
     from dlc_core.diag import DlcError as DlcError
     from dlc_core.passes import PassContext as PassContext
     from dlc_core.passes.tir.base import prim_func_pass as prim_func_pass
@@ -46,6 +47,7 @@ _LAZY = {
     "targets": ("dlc_core.driver", "targets"),
     "te": ("dlc_core.te", ""),
     "tir": ("dlc_core.tir", ""),
+    "topi": ("dlc_core.topi", ""),
 }
 
 

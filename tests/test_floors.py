@@ -44,6 +44,7 @@ LAYERS = {
     "backend": 8,
     "plugin": 8,
     "driver": 9,
+    "topi": 9,
     "quantization": 10,
     "cli": 10,
     "testing": 10,

@@ -84,6 +84,7 @@ from dlc_core.te.tensor import (
     compute,
     placeholder,
     reduce_axis,
+    require,
 )
 from dlc_core.te.threads import ThreadAxis, thread_axis
 from dlc_core.tir.calls import call_extern, call_pure_extern
@@ -180,6 +181,7 @@ __all__ = [
     "prod",
     "reduce",
     "reduce_axis",
+    "require",
     "round",
     "rsqrt",
     "scan",

@@ -9,6 +9,7 @@ from typing import Any
 
 from dlc_core import te
 from dlc_core.diag import UsageError
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import CALL_PRIM, Function, get_item, make_tuple, node, param
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, free_vars
@@ -42,7 +43,7 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
     written_order = func.buffers
     if not isinstance(subject, PrimFunc):
         func = _outputs_last(func)
-    return IRModule({ENTRY: _caller(func, written_order), func.name: func})
+    return IRModule({ENTRY: _caller(func, written_order), func.name: _unconditional(func)})
 
 
 def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
@@ -103,14 +104,15 @@ def _of_module(module: IRModule) -> IRModule:
         roots = [module.entry, *(name for name in roots if name != module.entry)]
     functions: dict[str, Any] = {}
     entries: dict[str, str] = {}
+    callers: dict[str, Function] = {}
     for name, func in kernels.items():
         func = _kernel(func if func.name == name else replace(func, name=name))
-        functions[func.name] = func
+        functions[func.name] = _unconditional(func)
         if name in roots:
             entries[name] = ENTRY if name == roots[0] else f"{ENTRY}_{name}"
-            caller = _caller(func)
-            functions[entries[name]] = replace(caller, name=entries[name]).with_attrs(segment=True)
-    functions[ENTRY] = _caller(functions[KERNEL if roots[0] == ENTRY else roots[0]])
+            callers[name] = _caller(func)
+            functions[entries[name]] = replace(callers[name], name=entries[name]).with_attrs(segment=True)
+    functions[ENTRY] = callers[roots[0]]
     if len(entries) == 1:
         return IRModule(functions)
     return IRModule(functions, {"entries": {name: entries[name] for name in roots}})
@@ -171,12 +173,20 @@ def _caller(func: PrimFunc, order: Sequence[Buffer] | None = None) -> Function:
     call.add_spans(func.spans)
     body = call if len(types) == 1 else make_tuple([get_item(call, i) for i in range(len(types))])
     listed = [b for b in order or buffers if b in buffers]
-    public = {
+    public: dict[str, Any] = {
         "inputs": tuple(b.name for b in inputs),
         "outputs": tuple(b.name for b in outputs),
         ARGUMENTS: tuple(map(buffers.index, listed)),
     }
+    if func.attrs.get(CONDITIONS):
+        public[CONDITIONS] = func.attrs[CONDITIONS]
     return Function(ENTRY, tuple(params), body, MappingProxyType(public))
+
+
+def _unconditional(func: PrimFunc) -> PrimFunc:
+    """The program without its conditions on dims, which its entry checks."""
+    held = {name: value for name, value in func.attrs.items() if name != CONDITIONS}
+    return replace(func, attrs=MappingProxyType(held)) if CONDITIONS in func.attrs else func
 
 
 def _type(buffer: Buffer) -> TensorType:
