@@ -29,7 +29,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.runtime.artefact.compiled import SAVE_HINT, CompiledModel, check_exportable
+from dlc_core.runtime.artefact.compiled import (
+    ENTRIES,
+    MEMORY,
+    PART,
+    SAVE_HINT,
+    CompiledModel,
+    check_exportable,
+)
 from dlc_core.runtime.artefact.saving import save
 from dlc_core.runtime.call.arrays import as_host, contiguous
 from dlc_core.runtime.call.bound import BoundCall
@@ -40,6 +47,7 @@ from dlc_core.runtime.call.copying import Copying
 from dlc_core.runtime.call.session import Session
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
+from dlc_core.runtime.interface.untrusted import decoding, text
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -82,7 +90,7 @@ class Executable(CompiledModel):
     """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`."""
 
     regions: Mapping[str, Executable]
-    """The parts that run on other targets: regions of the graph, or functions of a build for several."""
+    parts: Mapping[str, Executable]
     _caller: Caller | None = None
     _loaded: Any = None
     _code_owner: Executable | None = None
@@ -258,27 +266,29 @@ class Executable(CompiledModel):
         return measure.TimeEvaluator(bound, number, repeat, min_repeat_ms, warmup)
 
     def __getitem__(self, name: str) -> Executable:
-        """An entry point of a module that was built with several, as an executable with the same code.
+        """The function of this name, as an executable that shares code and weights.
 
-        All executables of one entry point share its scratch memory; each has its own `num_threads`.
+        All executables of one function share its scratch memory; each has its own `num_threads`.
         """
-        found = self.about.get("entries", {}).get(name)
+        found = self.about.get(ENTRIES, {}).get(name)
         if found is None:
             have = ", ".join(self.entries) or "only the one that is called"
             raise UsageError(f"the executable has no entry point {name!r}", hint=f"it has: {have}")
         kept = self.__dict__.setdefault(_ENTRIES, {})
         if name not in kept:
-            kept[name] = self._entry(found)
+            kept[name] = self._entry(name, found)
         one: Executable = kept[name]._copy(self._threads)
         one._shared = kept[name]
         return one
 
-    def _entry(self, found: Mapping[str, Any]) -> Executable:
+    def _entry(self, name: str, found: Mapping[str, Any]) -> Executable:
         """An entry point that `about` describes."""
-        signature = decode_signature(found["signature"])
-        about = {
-            key: value for key, value in self.about.items() if key != "sites" or found["symbol"] == self.entry
-        }
+        with decoding("an entry point"):
+            if PART in found:
+                part = self.parts[found[PART]] if found[PART] else self
+                return part[name] if name in part.entries and part is not self else part
+            signature, symbol = decode_signature(found["signature"]), text(found["symbol"])
+        others = () if symbol == self.entry else ("sites",)
         other = Executable(
             signature,
             self.artifact,
@@ -286,10 +296,10 @@ class Executable(CompiledModel):
             self.target,
             self.device,
             codegen=self.codegen,
-            entry=found["symbol"],
+            entry=symbol,
             num_threads=self._threads,
-            report=self.report,
-            about=about,
+            report={key: value for key, value in self.report.items() if key != MEMORY},
+            about={key: self.about[key] for key in self.about if key not in (ENTRIES, MEMORY, *others)},
             sources=self._sources,
         )
         other._code_owner = self

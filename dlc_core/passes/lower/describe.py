@@ -25,7 +25,9 @@ ARGUMENTS = "arguments"
 
 @record(frozen=True)
 class DescribeGraph(Pass):
-    """Set the module's attributes `signature` and `constants` from its entry, without changing it."""
+    """Set the module's attributes `signature`, `segments` (the signatures of its other entry points) and
+    `constants`, without changing its functions.
+    """
 
     name: ClassVar[str] = "describe_graph"
     stage: ClassVar[str] = "interface"
@@ -40,8 +42,13 @@ class DescribeGraph(Pass):
             if id(array.data) not in offsets:
                 offsets[id(array.data)] = size, array.data
                 size += -(-array.data.nbytes // ALIGN) * ALIGN
+        segments = {
+            name: interface_of(each, size)
+            for name, each in module.of_kind(Function).items()
+            if each.attrs.get("segment")
+        }
         signature = interface_of(function, size)
-        return module.with_attrs(signature=signature, constants=tuple(offsets.values()))
+        return module.with_attrs(signature=signature, segments=segments, constants=tuple(offsets.values()))
 
 
 def interface_of(function: Function, weights_size: int) -> Signature:

@@ -30,8 +30,8 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
     """Make a module whose entry calls a PrimFunc: the result of `prim_func`, or one in a module.
 
     A program in a Schedule keeps that schedule. If there are several PrimFuncs, each one that no other calls
-    gets its own entry, and the module's attribute `entries` has their names. Raises UsageError if the buffers
-    that a program writes are not its last ones.
+    gets its own entry. The module's attribute `entries` has the names of PrimFuncs and of their entries.
+    Raises UsageError if the buffers that a program writes are not its last ones.
     """
     if isinstance(subject, IRModule):
         _no_arguments(subject, args)
@@ -43,7 +43,8 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
     written_order = func.buffers
     if not isinstance(subject, PrimFunc):
         func = _outputs_last(func)
-    return IRModule({ENTRY: _caller(func, written_order), func.name: _unconditional(func)})
+    named = {"entries": {subject.name: ENTRY}} if isinstance(subject, PrimFunc) else {}
+    return IRModule({ENTRY: _caller(func, written_order), func.name: _unconditional(func)}, named)
 
 
 def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
@@ -113,8 +114,6 @@ def _of_module(module: IRModule) -> IRModule:
             callers[name] = _caller(func)
             functions[entries[name]] = replace(callers[name], name=entries[name]).with_attrs(segment=True)
     functions[ENTRY] = callers[roots[0]]
-    if len(entries) == 1:
-        return IRModule(functions)
     return IRModule(functions, {"entries": {name: entries[name] for name in roots}})
 
 
