@@ -46,6 +46,9 @@ else:
 
 Arguments = Sequence["Argument"]
 
+READABLE = "flatten_buffers"
+"""The pass before which programs are easiest to read: their buffers still have dims."""
+
 
 def targets() -> Mapping[str, TargetKind]:
     """All target kinds by name."""
@@ -288,13 +291,15 @@ def lower(
     target: str | Target | Mapping[str, Any] | None = None,
     name: str = "main",
     before: str | None = None,
+    simple_mode: bool = False,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
 ) -> IRModule:
     """Return the tensor programs of `build` after the passes of the stage "tir".
 
     Without a target no schedule is chosen, and the result does not depend on a machine.  `before` names a
-    pass to stop at: `lower(s, [A, B], before="flatten_buffers")` shows loops over multi-dimensional buffers.
+    pass to stop at: `lower(s, [A, B], before="flatten_buffers")` shows loops over multi-dimensional buffers,
+    and so does `simple_mode`.
     `name` is the name of the program that is made of tensors.  Print it with `print(lower(…).script())`.
     """
     if isinstance(subject, IRModule):
@@ -315,6 +320,7 @@ def lower(
     if "tir" not in found:
         raise UsageError(f"the target {where} does not compile tensor programs")
     chosen = list(found["tir"])
+    before = before or (READABLE if simple_mode else None)
     if before is not None:
         names = [one.name for one in chosen]
         if before not in names:

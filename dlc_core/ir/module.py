@@ -46,6 +46,9 @@ class IRModule(Printable):
             named[function.name] = function
         return cls(named, {}, "main" if "main" in named or not named else next(iter(named)))
 
+    def __str__(self) -> str:
+        return self.script()
+
     def __getitem__(self, name: str) -> Any:
         if name not in self.functions:
             known = ", ".join(self.functions) or "none"

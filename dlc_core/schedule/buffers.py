@@ -15,7 +15,7 @@ from dlc_core.schedule.query import read_by, readers, writers, written_by
 from dlc_core.schedule.regions import Span, accesses, clipped, extent_of, hull
 from dlc_core.schedule.tree import Program, renamed
 from dlc_core.tir.functor import block_list, copy_buffer, stmts, substitute_stmt
-from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Region, Stmt, Store, loop, seq
+from dlc_core.tir.stmt import Alloc, Block, For, IterVar, Range, Region, Seq, Stmt, Store, loop, seq
 
 
 def set_scope(program: Program, handle: BlockRV, index: int | str, scope: str) -> None:
@@ -42,41 +42,46 @@ def set_scope(program: Program, handle: BlockRV, index: int | str, scope: str) -
     program.replace({alloc: substitute_stmt(alloc, {}, {buffer: moved})})
 
 
-def cache_read(program: Program, handle: BlockRV, index: int | str, scope: str) -> BlockRV:
+def cache_read(
+    program: Program, handle: BlockRV, index: int | str, scope: str, others: Sequence[BlockRV] = ()
+) -> BlockRV:
     block = program.block(handle)
     source = buffer_of(program, block, "read", index)
     what = f"cannot cache {source.name} for block {block.name!r}"
-    if source in written_by(block):
-        raise program.error(what, block, why="the block writes it too")
-    check_not_exposed(program, source, block, what)
-    check_free_axes(program, block, what)
-    top = top_of(program, block)
-    makers = [b for b in writers(program, [source]) if b is not block]
-    inside = set(stmts(top))
+    blocks = list(dict.fromkeys([block, *map(program.block, others)]))
+    for one in blocks:
+        if source in written_by(one):
+            raise program.error(what, one, why="the block writes it too")
+        if source not in read_by(one):
+            raise program.error(what, one, why=f"{one.name!r} does not read it")
+        check_not_exposed(program, source, one, what)
+        check_free_axes(program, one, what)
+    nests = _nests(program, blocks)
+    makers = [b for b in writers(program, [source]) if b not in blocks]
+    inside = {s for nest in nests for s in stmts(nest)}
     if any(m in inside for m in makers):
         raise program.error(
             what,
-            block,
+            *blocks,
             *makers,
             why=f"{source.name} is computed inside the same loops",
             hint="cache before compute_at",
         )
     cache = Buffer(f"{source.name}_{scope}", source.shape, source.dtype, scope=scope, align=source.align)
     name = program.fresh_block_name(cache.name)
-    analyzer = program.analyzer(*list(program.tree.ancestors(top))[:1])
-    reads = [a for a in accesses(top, [source]) if a.block is block]
+    analyzer = program.analyzer(*list(program.tree.ancestors(nests[0]))[:1])
+    reads = [a for nest in nests for a in accesses(nest, [source]) if a.block in blocks]
     if not reads:
         raise program.error(what, block, why="the block never runs")
     limited = any(const_value(r.predicate) != 1 for r in reads)
     # Elements that a predicate excludes may not be computed yet, so only the exact box is copied.
     exact = exact_box(reads, analyzer) if limited else None
     box = hull(reads, analyzer) if exact is None else clipped(exact, source, analyzer)
-    copy = copy_nest(name, source, cache, box, program.tree.loops_above(top), analyzer)
-    user = substitute_stmt(block, {}, {source: cache})
-    body = program.tree.replace({block: user})
-    program.set_body(body)
-    top = top_of(program, program.block(handle))
-    program.replace({top: Alloc(cache, seq(copy, top))})
+    copy = copy_nest(name, source, cache, box, program.tree.loops_above(nests[0]), analyzer)
+    users: dict[Stmt, Stmt] = {one: substitute_stmt(one, {}, {source: cache}) for one in blocks}
+    program.set_body(program.tree.replace(users))
+    first, *rest = _nests(program, [program.block(h) for h in (handle, *others)])
+    program.replace({first: Alloc(cache, seq(copy, first, *rest)), **dict.fromkeys(rest, seq())})
     return BlockRV(name)
 
 
@@ -163,6 +168,16 @@ def top_of(program: Program, block: Block) -> Stmt:
             break
         top = above
     return top
+
+
+def _nests(program: Program, blocks: Sequence[Block]) -> list[Stmt]:
+    """The consecutive statements before which a copy for these blocks runs, and which contain them."""
+    tops = {top_of(program, block) for block in blocks}
+    common = tops.pop() if len(tops) == 1 else program.tree.common(tops)
+    if not isinstance(common, Seq):
+        return [common]
+    holding = [i for i, part in enumerate(common.stmts) if not set(blocks).isdisjoint(stmts(part))]
+    return list(common.stmts[holding[0] : holding[-1] + 1])
 
 
 def copy_nest(

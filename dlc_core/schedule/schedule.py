@@ -415,12 +415,12 @@ class Schedule(Sampling):
         buffers.set_scope(self._program, block, buffer, scope)
 
     @primitive
-    def cache_read(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:
-        """Copy an input of the block to `scope` and let the block read the copy; return the copying block.
-
-        The copy runs before the block's loops; `compute_at` moves it to its use.
-        """
-        return buffers.cache_read(self._program, block, buffer, scope)
+    def cache_read(
+        self, block: BlockRV, buffer: int | str, scope: str, others: Sequence[BlockRV] = ()
+    ) -> BlockRV:
+        """Copy an input to `scope` for the block and other readers; return the copying block. It runs before
+        their loops; `compute_at` moves it to its use."""
+        return buffers.cache_read(self._program, block, buffer, scope, others)
 
     @primitive
     def cache_write(self, block: BlockRV, buffer: int | str, scope: str) -> BlockRV:

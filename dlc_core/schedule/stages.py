@@ -27,10 +27,11 @@ from dlc_core.schedule.dependence import axis_kinds
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.intrin import TensorIntrin
 from dlc_core.schedule.schedule import Schedule
+from dlc_core.target import Target
 from dlc_core.te.func import Argument, create_prim_func, inputs_of
 from dlc_core.te.scan import ScanOp
 from dlc_core.te.tensor import Operation, Tensor, producer_of
-from dlc_core.te.threads import ThreadAxis
+from dlc_core.te.threads import USUAL, ThreadAxis, axis_name
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range
 
@@ -66,6 +67,8 @@ class Stage:
         """The axes of the block."""
         self.attached: Stage | None = None
         """The stage in whose loops this one is computed."""
+        self._waiting: IterVar | None = None
+        """The axis of `attached` that the stage moves to once its readers are there."""
         self._loops: dict[IterVar, LoopRV] = {}
         self._steps: list[_Step] = []
         self._renew()
@@ -128,8 +131,11 @@ class Stage:
         self._do("unroll", (axis,))
 
     def bind(self, axis: IterVar, thread: ThreadAxis | str) -> None:
-        """Bind an axis to a hardware axis of the target, by name or as a `te.thread_axis`."""
-        name = thread if isinstance(thread, str) else thread.name
+        """Bind an axis to a hardware axis of the target, by name or as a `te.thread_axis`.
+
+        Raises UsageError for a name that is no axis of the schedule's target, or of usual targets.
+        """
+        name = axis_name(thread if isinstance(thread, str) else thread.name, self.of.thread_axes)
         if isinstance(thread, ThreadAxis) and thread.dom is not None:
             extent = self.of.schedule.extent(self.loop(axis))
             if not Analyzer().prove_equal(extent, thread.dom.extent):
@@ -154,19 +160,62 @@ class Stage:
     # Positions of stages.
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
-        """Move the computation into a consumer's loop, where it computes what one iteration needs."""
+        """Move the computation into a consumer's loop, where it computes what one iteration needs.
+
+        While a reader is still outside of that loop, the stage stays where it is, and moves after the reader.
+        Programs whose readers never move there are refused.
+        """
         with self.of.together():
-            self.of.schedule.compute_at(self.block, parent.loop(axis))
-            self.attached = parent
-            self._renew()
-            for step in self._steps:
-                self._apply(step)
+            parent.loop(axis)
+            self.attached, self._waiting = parent, axis
+            self.of.move_waiting()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the stage waits for its readers to move into the loop of its `compute_at`."""
+        return self._waiting is not None
+
+    def _move(self) -> None:
+        """Do the `compute_at` that the stage waits for."""
+        assert self.attached is not None
+        assert self._waiting is not None
+        self.of.schedule.compute_at(self.block, self.attached.loop(self._waiting))
+        self._waiting = None
+        self._renew()
+        for step in self._steps:
+            self._apply(step)
+
+    def check_moved(self) -> None:
+        """Raise ScheduleError if readers have not moved into the loop of the stage's `compute_at`."""
+        for reader in self._readers_outside():
+            assert self.attached is not None
+            assert self._waiting is not None
+            raise ScheduleError(
+                f"stage {self.op.name!r} cannot be computed in the loops of {self.attached.op.name!r}",
+                why=f"block {reader.name!r} reads it outside of the loop {self._waiting.var.name}",
+                hint="compute the reader there too",
+            )
+
+    def _readers_outside(self) -> list[BlockRV]:
+        """The blocks that read the result outside of the loop that the stage waits to move into."""
+        if self.attached is None or self._waiting is None:
+            return []
+        schedule, inside = self.of.schedule, self.attached.loop(self._waiting)
+        written = {r.buffer for r in schedule.get(self.block).writes}
+        readers = [
+            b
+            for b in schedule.get_blocks()
+            if b != self.block and written & {r.buffer for r in schedule.get(b).reads}
+        ]
+        return [b for b in readers if inside not in schedule.get_loops(b)]
 
     def compute_inline(self) -> None:
         """Inline the stage into all its readers; the stage is removed."""
-        self.of.schedule.compute_inline(self.block)
-        self._loops.clear()
-        self._steps.clear()
+        with self.of.together():
+            self.of.schedule.compute_inline(self.block)
+            self._loops.clear()
+            self._steps.clear()
+            self.of.move_waiting()
 
     def compute_root(self) -> None:
         """Compute in separate loops, which is the default. `compute_at` cannot be undone."""
@@ -224,8 +273,10 @@ class Stage:
 class StagedSchedule:
     """A `Schedule` of tensors by stages; see the module docstring."""
 
-    def __init__(self, outputs: Sequence[Tensor]) -> None:
+    def __init__(self, outputs: Sequence[Tensor], target: Target | None = None) -> None:
         self.outputs = tuple(outputs)
+        self.thread_axes = USUAL if target is None else tuple(target.describe().thread_axes)
+        """The names of axes that `bind` takes."""
         func = create_prim_func(inputs_of(outputs), self.outputs)
         self.schedule = Schedule(func)
         """The schedule of the stages."""
@@ -260,6 +311,8 @@ class StagedSchedule:
     @property
     def func(self) -> PrimFunc:
         """The current program, with reductions initialised before their loops and buffers compacted."""
+        for stage in self.stages:
+            stage.check_moved()
         settled = self.schedule.copy()
         for handle in settled.get_blocks():
             _initialise_before(settled, handle)
@@ -292,18 +345,21 @@ class StagedSchedule:
 
     # New stages.
 
-    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
-        """Copy a tensor to another memory scope for one reader."""
-        if len(readers) != 1:
+    def cache_read(
+        self, tensor: Tensor, scope: str, readers: Tensor | Operation | Sequence[Tensor | Operation]
+    ) -> Tensor:
+        """Copy a tensor to another memory scope for some readers; returns the copy."""
+        given = [readers] if isinstance(readers, (Tensor, Operation)) else list(readers)
+        if not given:
             raise UsageError(
-                f"cache_read of {tensor.name} for {len(readers)} readers",
-                hint="call it for each of them",
+                f"cache_read of {tensor.name} for no reader", hint="list the tensors that read it"
             )
-        reader = self[readers[0]]
+        first, *others = map(self.__getitem__, given)
         with self.together():
-            sources = list(dict.fromkeys(r.buffer for r in self.schedule.get(reader.block).reads))
+            sources = list(dict.fromkeys(r.buffer for r in self.schedule.get(first.block).reads))
             which: int | str = sources.index(tensor.buffer) if tensor.buffer in sources else tensor.name
-            copy = self.schedule.cache_read(reader.block, which, scope)
+            more = [[other.block for other in others]] if others else []
+            copy = self.schedule.cache_read(first.block, which, scope, *more)
             return self._made(copy)
 
     def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
@@ -353,6 +409,13 @@ class StagedSchedule:
 
     # Implementation.
 
+    def move_waiting(self) -> None:
+        """Move the stages that wait for `compute_at` and whose readers are there."""
+        ready = [s for s in self.stages if s._waiting is not None and not s._readers_outside()]
+        while ready:
+            ready[0]._move()
+            ready = [s for s in self.stages if s._waiting is not None and not s._readers_outside()]
+
     def _depth(self, block: BlockRV, loop: LoopRV) -> int:
         return self.schedule.get_loops(block).index(loop)
 
@@ -372,7 +435,7 @@ class StagedSchedule:
         stage = Stage.__new__(Stage)
         self._stages[op] = stage
         stage.of, stage.op, stage.block, stage.axes = self, op, handle, tuple(axes)
-        stage.attached, stage._steps = None, []
+        stage.attached, stage._waiting, stage._steps = None, None, []
         loops = {loop.var: loop for loop in self.schedule.get_loops(handle)}
         bindings: list[tuple[IterVar, Expr]] = list(zip(axes, block.values, strict=True))
         stage._loops = {a: loops[v] for a, e in bindings if (v := _moving(e, loops)) is not None}
@@ -420,8 +483,13 @@ def _maker(block: Block) -> Operation:
     return found[0]
 
 
-def create_schedule(outputs: Tensor | Operation | Sequence[Tensor | Operation]) -> StagedSchedule:
-    """Create the schedule of the computation of some tensors, or of the tensors of some operations."""
+def create_schedule(
+    outputs: Tensor | Operation | Sequence[Tensor | Operation], target: Target | None = None
+) -> StagedSchedule:
+    """Create the schedule of the computation of some tensors, or of the tensors of some operations.
+
+    `target` gives the names of thread axes that `bind` takes. Without it these are the usual ones.
+    """
     given = [outputs] if isinstance(outputs, (Tensor, Operation)) else list(outputs)
     tensors: list[Tensor] = []
     for one in given:
@@ -431,7 +499,7 @@ def create_schedule(outputs: Tensor | Operation | Sequence[Tensor | Operation]) 
             tensors += [Tensor(b, one, i) for i, b in enumerate(one.buffers())]
         else:
             raise UsageError(f"a schedule of {one!r}", hint="give tensors that are computed")
-    return StagedSchedule(tensors)
+    return StagedSchedule(tensors, target)
 
 
 __all__ = ["Stage", "StageOp", "StagedSchedule", "create_schedule"]

@@ -1,5 +1,10 @@
 """Tensor expressions: programs written as definitions of tensors, and their conversion to PrimFuncs."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from dlc_core.ir.expr import (
     const,
     eq,
@@ -8,6 +13,7 @@ from dlc_core.ir.expr import (
     ne,
     select,
 )
+from dlc_core.support.lazy import names_of
 from dlc_core.te.extern import (
     ExternOp,
     extern,
@@ -107,6 +113,15 @@ from dlc_core.tir.intrinsics import (
 )
 from dlc_core.tir.intrinsics import round_even as round
 
+if TYPE_CHECKING:
+    create_schedule: Callable[..., Any]
+    lower: Callable[..., Any]
+else:
+    # They are in higher layers: `dlc_core.create_schedule` and `dlc_core.lower`.
+    __getattr__, __dir__ = names_of(
+        __name__, {"dlc_core.schedule": "create_schedule", "dlc_core.driver": "lower"}
+    )
+
 __all__ = [
     "MAX",
     "MIN",
@@ -147,6 +162,7 @@ __all__ = [
     "cos",
     "cosh",
     "create_prim_func",
+    "create_schedule",
     "div",
     "eq",
     "erf",
@@ -168,6 +184,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "lower",
     "max",
     "max_value",
     "maximum",

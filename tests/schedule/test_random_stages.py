@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlc_core import te
-from dlc_core.diag import DlcError
+from dlc_core.diag import DlcError, UsageError
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
 from dlc_core.schedule import StagedSchedule, create_schedule
 from dlc_core.tir.interpreter import run
@@ -70,7 +70,10 @@ class RandomCalls:
     def compute_at(self):
         near = list(zip(self.tensors, self.tensors[1:], strict=False))
         t, parent = self.draw(st.sampled_from([*near, (self.tensor(), self.tensor())]))
-        self.s[t].compute_at(self.s[parent], self.axis(parent))
+        with self.s.together():
+            self.s[t].compute_at(self.s[parent], self.axis(parent))
+            if self.s[t].waits:
+                raise UsageError("a reader is outside of that loop")
 
     def compute_inline(self):
         self.s[self.tensor()].compute_inline()

@@ -315,7 +315,7 @@ def test_a_refused_step_changes_nothing():
         (lambda s, a, b, c, d: s[d].split(d.op.axis[0], 2, 2), "a factor or a number of parts"),
         (lambda s, a, b, c, d: s[c].parallel(c.op.reduce_axis[0]), "accumulates over it"),
         (lambda s, a, b, c, d: s[d].compute_inline(), "D is a parameter"),
-        (lambda s, a, b, c, d: s.cache_read(a, "local", [c, d]), "for 2 readers"),
+        (lambda s, a, b, c, d: s.cache_read(a, "local", [c, d]), "'D' does not read it"),
         (lambda s, a, b, c, d: s.cache_read(a, "local", [d]), "has no such read"),
         (lambda s, a, b, c, d: (s[c].split(c.op.axis[0], 2), s.cache_write(c, "local")), "cache before"),
         (
