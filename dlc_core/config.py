@@ -211,6 +211,14 @@ class Config:
     check_bounds = Knob(
         "check_bounds", bool, False, "Check at run time every access that is not proved to be in bounds."
     )
+    max_call_depth = Knob(
+        "max_call_depth",
+        int,
+        200,
+        "The most nested calls of recursive graph functions.",
+        minimum=1,
+        maximum=2000,
+    )
     guard = Knob(
         "guard",
         str,

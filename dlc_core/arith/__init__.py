@@ -30,7 +30,7 @@ from dlc_core.arith.iter_inverse import inverse_iter_map
 from dlc_core.arith.iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
 from dlc_core.arith.rules import Rule, rules
 from dlc_core.arith.sets import IntSet, set_of
-from dlc_core.arith.solve import Solution, solve_condition, solve_dim
+from dlc_core.arith.solve import Solution, solve_condition, solve_dim, solve_dims
 
 __all__ = [
     "INF",
@@ -54,4 +54,5 @@ __all__ = [
     "set_of",
     "solve_condition",
     "solve_dim",
+    "solve_dims",
 ]

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.arith.sets import EVERYTHING, IntSet, intersection
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Const, Expr, ExprLike, Var, as_expr, const_value, eq, logical_and
+from dlc_core.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    const_value,
+    eq,
+    free_vars,
+    logical_and,
+    substitute,
+)
 from dlc_core.support.record import record
 
 
@@ -27,6 +41,37 @@ def solve_dim(expr: ExprLike, value: int, var: Var) -> int | None:
     if start is None or (value - start) % slope:
         return None
     return (value - start) // slope
+
+
+def solve_dims(pairs: Iterable[tuple[Expr, Expr]]) -> dict[Var, Expr]:
+    """The variables of formal dims that sizes determine; `pairs` are (formal, size).
+
+    A formal dim that is a variable is solved first, then formulas that are affine in one unknown variable. A
+    size that does not fit a formula is not noticed: substitute the result to check.
+
+    >>> n, m = Var("n"), Var("m")
+    >>> {v.name: str(e) for v, e in solve_dims([(n * 2, m), (m, n + 1)]).items()}
+    {'m': 'n + 1', 'n': 'm // 2'}
+    """
+    given = list(pairs)
+    # In a recursive call the formal dims may also occur in the sizes.
+    own = {v: Var(v.name, v.dtype) for formal, _ in given for v in free_vars(formal)}
+    renamed = [(substitute(formal, own), size) for formal, size in given]
+    known: dict[Var, Expr] = {}
+    for formal, size in renamed:
+        if isinstance(formal, Var):
+            known.setdefault(formal, size)
+    for formal, size in renamed:
+        formula = substitute(formal, known)
+        unknown = [v for v in own.values() if v in free_vars(formula)]
+        if len(unknown) == 1:
+            analyzer = Analyzer()
+            for var in free_vars(size):
+                analyzer.declare_dim(var, 0)
+            solved = analyzer.solve(formula, size, unknown[0])
+            if solved is not None:
+                known[unknown[0]] = solved
+    return {var: known[new] for var, new in own.items() if new in known}
 
 
 def is_solvable(expr: ExprLike, var: Var) -> bool:

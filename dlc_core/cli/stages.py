@@ -17,10 +17,9 @@ from dlc_core.cli.arrays import read_arrays
 from dlc_core.diag import PassError, UsageError
 from dlc_core.driver.placement import check_placement
 from dlc_core.graph.extract import is_region
-from dlc_core.graph.node import Array, Node, Op
+from dlc_core.graph.node import Array
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
-from dlc_core.op.declare import OpDecl
 from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.script import parse, show, to_json, to_script
@@ -39,16 +38,9 @@ def read_module(path: Path, shapes: Mapping[str, Any] | None = None) -> IRModule
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read", why=str(error)) from None
-    value = parse(text, _arrays_of_script(path), ops=registry().ops, make=_infer, file=str(path))
+    value = parse(text, _arrays_of_script(path), ops=registry().ops, file=str(path))
     module = value if isinstance(value, IRModule) else IRModule({value.name: value}, entry=value.name)
     return driver.load(module, shapes=shapes)
-
-
-def _infer(op: Op, args: tuple[Node, ...], attrs: Mapping[str, Any]) -> Node:
-    """Make a node whose type the script omits."""
-    if not isinstance(op, OpDecl):
-        raise UsageError(f"the type of a result of {op.name!r} must be written")
-    return op.build(*args, **attrs)
 
 
 def _arrays_of_script(path: Path) -> dict[str, Array]:

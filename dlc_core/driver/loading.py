@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import dlc_core.graph.node as nodes
     from dlc_core.graph import donate as donating
     from dlc_core.graph import resize
+    from dlc_core.passes.graph import resolve_calls as calls
 else:
+    calls = lazy("dlc_core.passes.graph.resolve_calls")
     donating = lazy("dlc_core.graph.donate")
     nodes = lazy("dlc_core.graph.node")
     resize = lazy("dlc_core.graph.resize")
@@ -40,9 +42,12 @@ def load(
     or values that become additional outputs.  Raises ModelError for a malformed file, and UnsupportedError
     with the names of all nodes that cannot be imported.
     """
+    if isinstance(model, nodes.Function):
+        model = IRModule.of(model)
     if isinstance(model, IRModule):
         if taps:
             raise UsageError("taps need a model, and this is a module", hint="load the model with taps=[...]")
+        calls.check_calls(model)
         return resize.with_shapes(model, shapes)
     reader = reader_of(model, frontend)
     context: dict[str, Any] = {"shapes": dict(shapes or {})}

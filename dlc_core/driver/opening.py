@@ -33,10 +33,8 @@ def open(  # noqa: A001  (the public name)
     """
     saved = read(Path(path), verify=verify)
     target = _runnable(saved, path)
-    for part in (*saved.parts.values(), *saved.regions.values()):
+    for part in saved.regions.values():
         _runnable(part, path)
-        for region in part.regions.values():
-            _runnable(region, path)
     return opened(saved, target, num_threads)
 
 
@@ -62,10 +60,7 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
 def opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
     """Make an executable of a file's parts; its device may be absent."""
     known = registry()
-
-    def inner(parts: Mapping[str, Saved]) -> dict[str, Executable]:
-        return {n: opened(p, Target.parse(p.target, known.targets), num_threads) for n, p in parts.items()}
-
+    parts = saved.regions.items()
     return Executable(
         saved.signature,
         saved.artifact,
@@ -77,8 +72,7 @@ def opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
         num_threads=num_threads or settings.num_threads or target.describe().cores,
         about=saved.about,
         program=saved.program,
-        regions=inner(saved.regions),
-        parts=inner(saved.parts),
+        regions={n: opened(p, Target.parse(p.target, known.targets), num_threads) for n, p in parts},
     )
 
 

@@ -220,7 +220,7 @@ def attr_key(value: Any) -> Any:
         return ("f", struct.pack("<d", value))
     if isinstance(value, tuple):
         return ("t", *map(attr_key, value))
-    if isinstance(value, (Expr, Function)):
+    if isinstance(value, (Expr, Printable)):
         return ("o", id(value))
     if isinstance(value, Plan):
         name, values = value.described()
@@ -229,7 +229,10 @@ def attr_key(value: Any) -> Any:
 
 
 def freeze_attr(value: Any) -> Any:
-    """The canonical immutable form: lists become tuples, NumPy scalars Python numbers, arrays `Array`."""
+    """The canonical immutable form: lists become tuples, NumPy scalars Python numbers, arrays `Array`.
+
+    Graph functions and tensor programs stay as they are.
+    """
     if isinstance(value, (list, tuple)):
         return tuple(freeze_attr(item) for item in value)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
@@ -239,7 +242,7 @@ def freeze_attr(value: Any) -> Any:
     if isinstance(value, np.dtype):
         return dtype(value)
     if value is None or isinstance(
-        value, (bool, int, float, str, bytes, DType, Array, Expr, Function, TensorType, Plan)
+        value, (bool, int, float, str, bytes, DType, Array, Expr, Printable, TensorType, Plan)
     ):
         return value
     raise UsageError(

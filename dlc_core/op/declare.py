@@ -31,6 +31,7 @@ from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.plan import PLAN, Plan, without_plan
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.support.record import record
+from dlc_core.tir.stmt import PrimFunc
 
 NDArray = np.ndarray[Any, Any]
 
@@ -66,7 +67,7 @@ class Attr:
     """A typed attribute.
 
     `kind` is one of int, ints, float, floats, bool, str, strs, dtype, dim (int or symbolic expression), dims,
-    array, function, fresh, freshes.  If the default is None, the attribute may be None.
+    array, function, program (a PrimFunc), fresh, freshes.  If the default is None, the attribute may be None.
 
     A *fresh* attribute is a new `Var`: a data-dependent dim of the result, bound when the op has run.
     *freshes* are several.  References do not get them.
@@ -212,7 +213,7 @@ class OpDecl(Op):
             shown = ", ".join(map(str, types))
             raise TypeInferenceError(
                 f"{self.name}: {error.what}", spans=error.spans, why=error.why, hint=error.hint,
-                details=(*error.details, f"inputs: {shown}", f"attributes: {dict(attrs)}"),
+                details=(*error.details, f"inputs: {shown}", f"attributes: {_shown(attrs)}"),
             ) from error  # fmt: skip
 
     def expand(self, args: Sequence[Node], attrs: Mapping[str, Any]) -> Node:
@@ -241,6 +242,11 @@ class OpDecl(Op):
             raise TypeInferenceError(
                 f"{self.name}: {count} inputs given", hint=f"it takes ({', '.join(self.inputs)})"
             )
+
+
+def _shown(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes for an error message: functions and programs by their names."""
+    return {k: v.name if isinstance(v, (Function, PrimFunc)) else v for k, v in attrs.items()}
 
 
 def plan_of(value: Node) -> Plan | None:
@@ -291,6 +297,7 @@ def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
         "dims": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, Expr)) for i in v),
         "array": lambda v: isinstance(v, Array),
         "function": lambda v: isinstance(v, Function),
+        "program": lambda v: isinstance(v, PrimFunc),
     }
     if not checks[attr.kind](frozen):
         raise TypeInferenceError(f"{op_name}: attribute {attr.name!r} must be {attr.kind}, not {value!r}")

@@ -13,9 +13,11 @@ from dlc_core.graph.node import Function
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
+from dlc_core.op.depth import nested_call
 from dlc_core.op.reference import Value, evaluate
 from dlc_core.tir.failures import CHECKS, SITE, parameters_of
+from dlc_core.tir.interface import bind_dims
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
 
@@ -39,8 +41,12 @@ class KernelRunner:
     def __call__(self, symbol: str, args: Sequence[Array], dims: Sequence[int], type_: Type) -> Value:
         func: PrimFunc | Function = self._module[symbol]
         if isinstance(func, Function):
-            return evaluate(func, args, call_prim=self)
+            with nested_call(symbol):
+                return evaluate(func, args, call_prim=self)
         checked = parameters_of(func) is not None
+        if not checked and len(dims) < len(func.scalars):  # a call before `resolve_calls`
+            given_types = [tensor_type(a.shape, b.dtype) for a, b in zip(args, func.buffers)]
+            dims = [eval_expr(size, {}) for size in bind_dims(func, given_types, dims).values()]
         sizes = (*dims, SITE) if checked else tuple(dims)
         env = dict(zip(func.scalars, sizes, strict=True))
         layouts: Mapping[int, Any] = func.attrs.get("repack", {})

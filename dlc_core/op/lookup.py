@@ -1,18 +1,19 @@
 """All ops by name, including those of plugins, for modules that are read from data.
 
-The registry, which is in a higher layer, sets the function that looks them up.
+The registry, which is in a higher layer, sets the function that looks them up. Before it is imported, the
+package's own `ops` is that function.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
-
-from dlc_core.diag import UsageError
 
 if TYPE_CHECKING:
     from dlc_core.op.declare import OpDecl
 
+_PACKAGE = __name__.partition(".")[0]
 _lookups: list[Callable[[], Mapping[str, OpDecl]]] = []
 
 
@@ -23,9 +24,8 @@ def set_op_lookup(lookup: Callable[[], Mapping[str, OpDecl]]) -> None:
 
 def registered_ops() -> Mapping[str, OpDecl]:
     """All ops by name."""
-    if not _lookups:
-        raise UsageError("no ops are registered yet", hint="import dlc_core.plugin.registry first")
-    return _lookups[0]()
+    lookup: Callable[[], Mapping[str, OpDecl]] = _lookups[0] if _lookups else sys.modules[_PACKAGE].ops
+    return lookup()
 
 
 __all__ = ["registered_ops", "set_op_lookup"]

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dlc_core.arith import eval_expr
+from dlc_core.arith import eval_expr, solve_dim
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError, UsageError, VerifyError, bytes_text
 from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import (
@@ -34,7 +34,7 @@ from dlc_core.graph.node import (
 )
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
 from dlc_core.ir.dtype import DType
-from dlc_core.ir.expr import Expr, Var, const_value, free_vars
+from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, substitute
 from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
 from dlc_core.op.declare import NDArray, OpDecl
@@ -213,7 +213,8 @@ def _step(node: Node, args: list[Value], env: Symbols, call_prim: CallPrim | Non
     if node.op is CALL_PRIM:
         if call_prim is None:
             raise UnsupportedError(f"no interpreter given for the PrimFunc {node.attrs['symbol']!r}")
-        dims = [evaluate_dim(dim, env) for dim in node.attrs.get("dims", ())]
+        given = node.attrs.get("dims", node.attrs.get("scalars", ()))
+        dims = [evaluate_dim(dim, env) for dim in given]
         arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
         return _bind(
             node.type,
@@ -286,6 +287,7 @@ def _bind(type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError
             if dim.bounds is not None and not dim.bounds.admits(size):
                 raise dim.bounds.violation(dim.name, size)
             env[dim] = size
+    _solve_formulas(type_, array, env)
     if error is not UsageError:
         _check_dims(type_, array, env, what, error)
     with np.errstate(all="ignore"):
@@ -302,6 +304,18 @@ def _check_dtype(type_: TensorType, array: NDArray, what: str, error: type[DlcEr
         raise error(
             f"{what}: dtype {found}, but {'inferred' if error is VerifyError else 'declared'} is {type_}"
         )
+
+
+def _solve_formulas(type_: TensorType, array: NDArray, env: Symbols) -> None:
+    """Bind the one unknown symbol of a dim that is a formula, such as n + 1, if the size determines it."""
+    for dim, size in zip(type_.shape, array.shape, strict=True):
+        if isinstance(dim, Expr) and not isinstance(dim, Var):
+            unknown = [v for v in free_vars(dim) if v not in env]
+            if len(unknown) == 1:
+                known = {v: const(env[v]) for v in free_vars(dim) if v in env}
+                solved = solve_dim(substitute(dim, known), size, unknown[0])
+                if solved is not None:
+                    env[unknown[0]] = solved
 
 
 def _check_dims(type_: Type, value: Value, env: Symbols, what: str, error: type[DlcError]) -> None:

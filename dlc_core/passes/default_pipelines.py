@@ -14,6 +14,8 @@ from dlc_core.passes.pipeline import Pipeline, by_name
 from dlc_core.passes.positions import insert_classes, position_texts
 
 GRAPH = (
+    # Calls by name become part of their callers, so that other passes see what they compute.
+    "resolve_calls",
     # All other passes read types.
     "infer",
     # Clean up.  Integer contractions and packed weights are recognised by the dequantize of their weights, so

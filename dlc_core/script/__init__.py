@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dlc_core.script.namespace import G as G
     from dlc_core.script.namespace import T as T
     from dlc_core.script.namespace import ir_module as ir_module
+    from dlc_core.script.namespace import module as module
     from dlc_core.script.parser import parse as parse
     from dlc_core.script.printer import Script as Script
     from dlc_core.script.printer import excerpt as excerpt
@@ -23,7 +24,7 @@ else:
         __name__,
         {
             "json": "from_json to_json",
-            "namespace": "G T ir_module",
+            "namespace": "G T ir_module module",
             "parser": "parse",
             "printer": "Script excerpt script show to_script",
         },
@@ -37,6 +38,7 @@ __all__ = [
     "excerpt",
     "from_json",
     "ir_module",
+    "module",
     "parse",
     "script",
     "show",

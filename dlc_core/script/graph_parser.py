@@ -1,10 +1,14 @@
-"""Parsing of graph functions from Python's syntax tree: the inverse of `graph_printer`."""
+"""Parsing of graph functions from Python's syntax tree: the inverse of `graph_printer`.
+
+Types that the text leaves out are inferred. A block `with G.dataflow():` is a part of the function whose
+names, except those of its `G.output(…)`, are not visible after it.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from dlc_core.graph.node import (
     CALL,
@@ -20,36 +24,54 @@ from dlc_core.graph.node import (
     param,
 )
 from dlc_core.ir.dtype import INDEX, DType
-from dlc_core.ir.expr import Var
-from dlc_core.ir.types import TensorType, Type
+from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.script.call_parser import CallParser
+from dlc_core.script.graph_calls import Callees, GraphCalls
 from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.source import Source, short, suggestion
+from dlc_core.script.tir_parser import TirParser
+from dlc_core.tir.stmt import PrimFunc
 
 Make = Callable[[Op, tuple[Node, ...], Mapping[str, Any]], Node]
 """Builds a node by inference, if the text does not give its type."""
 
 
+class OpLookup(Protocol):
+    """The ops by name."""
+
+    def get(self, name: str) -> Op | None:
+        """The op of a name, or None."""
+
+    def names(self) -> Iterable[str]:
+        """The known names."""
+
+
 class GraphParser:
     """Reads one function definition with all those inside it.
 
-    `ops` finds declared ops by name (without it ops are bare names); `make` builds nodes whose line has no
-    type.
+    `ops` returns the op of a name, or None for an unknown one; `make` builds nodes whose line has no type.
+    `callees` are the functions of the module.
     """
 
     def __init__(
-        self, source: Source, metadata: Mapping[str, Any], ops: Mapping[str, Op] | None, make: Make | None
+        self,
+        source: Source,
+        metadata: Mapping[str, Any],
+        ops: OpLookup,
+        make: Make,
+        callees: Callees | None = None,
     ) -> None:
         self.source = source
         self.ops = ops
         self.make = make
-        self.bare: dict[str, Op] = {}
+        self.callees = Callees(source) if callees is None else callees
         # Symbolic dims belong to the whole definition, node names to the function they are in.
-        self.symbols: dict[str, Var] = {}
+        self.symbols: dict[str, Expr] = {}
         self.metadata = metadata
         self.types = LiteralParser(CallParser(source, {}, metadata, self.symbol))
 
-    def symbol(self, name: str, dtype: DType = INDEX) -> Var:
+    def symbol(self, name: str, dtype: DType = INDEX) -> Expr:
         if name not in self.symbols:
             self.symbols[name] = Var(name, dtype)
         return self.symbols[name]
@@ -75,22 +97,9 @@ class GraphParser:
             named.add(argument.arg)
             made = scope[argument.arg] = self._param(argument)
             params.append(made)
-        attrs: Mapping[str, Any] = {}
+        attrs: dict[str, Any] = {}
         for line in node.body[:-1]:
-            self.source.current = line
-            if isinstance(line, ast.FunctionDef):
-                _, inner = definition(self.source, line, "G.function")
-                scope[line.name] = self.function(line, inner, scope)
-            elif _bounded(line) is not None:
-                continue
-            elif isinstance(line, (ast.AnnAssign, ast.Assign)):
-                self._assign(line, scope, literals)
-            elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
-                if short(line.value.func) != "G.func_attr" or len(line.value.args) != 1:
-                    self.source.fail(line, "a call whose value is not used")
-                attrs = literals.mapping(line.value.args[0])
-            elif not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)):
-                self.source.fail(line, f"{short(line)} is no line of a graph", "write `name: type = G.op(…)`")
+            self._line(line, scope, literals, attrs)
         last = self.source.current = node.body[-1]
         if not isinstance(last, ast.Return) or last.value is None:
             self.source.fail(last, "a graph function ends with `return`")
@@ -98,7 +107,80 @@ class GraphParser:
             body = make_tuple([self.operand(e, scope, literals) for e in last.value.elts])
         else:
             body = self.operand(last.value, scope, literals)
+        if node.returns is not None:
+            self._check_result(node.returns, body.type)
         return Function(name, tuple(params), body).with_attrs(**attrs)
+
+    def declared(self, node: ast.FunctionDef, name: str) -> Function | None:
+        """The interface of a function, with its declared result type as the body; None if it has none."""
+        if node.returns is None:
+            return None
+        self._bounded_dims(node)
+        params = tuple(map(self._param, node.args.args))
+        return Function(name, params, param("result", self._result_type(node.returns)))
+
+    def _result_type(self, returns: ast.expr) -> Type:
+        if isinstance(returns, ast.Tuple):
+            return TupleType(tuple(map(self.types.type, returns.elts)))
+        return self.types.type(returns)
+
+    def _check_result(self, returns: ast.expr, found: Type) -> None:
+        declared = self._result_type(returns)
+        if str(declared) != str(found):
+            self.source.fail(returns, f"the function returns {found}, not {declared}")
+
+    def _line(
+        self, line: ast.stmt, scope: dict[str, Any], literals: LiteralParser, attrs: dict[str, Any]
+    ) -> None:
+        self.source.current = line
+        if isinstance(line, ast.FunctionDef):
+            scope[line.name] = self._inner(line, scope)
+        elif _bounded(line) is not None:
+            return
+        elif isinstance(line, ast.With):
+            self._dataflow(line, scope, literals, attrs)
+        elif isinstance(line, (ast.AnnAssign, ast.Assign)):
+            self._assign(line, scope, literals)
+        elif isinstance(line, ast.Expr) and isinstance(line.value, ast.Call):
+            if short(line.value.func) != "G.func_attr" or len(line.value.args) != 1:
+                self.source.fail(line, "a call whose value is not used")
+            attrs.update(literals.mapping(line.value.args[0]))
+        elif not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)):
+            self.source.fail(line, f"{short(line)} is no line of a graph", "write `name: type = G.op(…)`")
+
+    def _inner(self, line: ast.FunctionDef, scope: dict[str, Any]) -> Function | PrimFunc:
+        """A function or tensor program that is defined inside a function."""
+        head = line.decorator_list[0] if line.decorator_list else line
+        if short(head).startswith("T."):
+            _, name = definition(self.source, line, "T.prim_func")
+            return TirParser(self.source, self.metadata).func(line, name)
+        _, name = definition(self.source, line, "G.function")
+        return self.function(line, name, scope)
+
+    def _dataflow(
+        self, block: ast.With, scope: dict[str, Any], literals: LiteralParser, attrs: dict[str, Any]
+    ) -> None:
+        """A block of pure computations. Only the names of its outputs are visible after it."""
+        head = block.items[0].context_expr
+        if len(block.items) != 1 or short(head) != "G.dataflow()":
+            self.source.fail(block, f"{short(head)} is no block of a graph", "write `with G.dataflow():`")
+        before = dict(scope)
+        outputs: list[ast.expr] | None = None
+        for line in block.body:
+            if outputs is not None:
+                self.source.fail(line, "G.output(…) is the last line of its block")
+            call = line.value if isinstance(line, ast.Expr) else None
+            if isinstance(call, ast.Call) and short(call.func) == "G.output":
+                outputs = call.args
+                continue
+            self._line(line, scope, literals, attrs)
+        shown: dict[str, Any] = {}
+        for each in outputs or ():
+            if not isinstance(each, ast.Name) or not isinstance(scope.get(each.id), Node):
+                self.source.fail(each, f"{short(each)} is no value of this block")
+            shown[each.id] = scope[each.id]
+        scope.clear()
+        scope.update({**before, **shown})
 
     def _bounded_dims(self, definition: ast.FunctionDef) -> None:
         """Define the symbols with bounds, `n = G.dim(1, 512)`, of the outermost function before its types are
@@ -164,20 +246,22 @@ class GraphParser:
         if head == "G.const":
             return self._constant(value, literals.array(value))
         operands = list(value.args)
-        if isinstance(value.func, ast.Name):
+        calls = GraphCalls(self.callees, literals, scope, lambda each: self.operand(each, scope, literals))
+        if not head.startswith("G."):
             function = scope.get(head)
             if not isinstance(function, Function):
-                known = [n for n, v in scope.items() if isinstance(v, Function)]
-                self.source.fail(
-                    value, f"{head} is no function defined here", suggestion(head, known, "functions")
-                )
+                return calls.by_name(value, type_)
             args = [self.operand(a, scope, literals) for a in operands]
             return node(CALL, args, {"function": function}, function.body.type if type_ is None else type_)
+        if head == "G.match_cast" and len(operands) == 2:
+            return calls.match_cast(value, self.symbols)
+        if head == "G.call_te":
+            return calls.call_te(value, type_)
+        if head == "G.call_tir" and not any(k.arg == "program" for k in value.keywords):
+            return calls.call_tir(value, type_)
         name = head.removeprefix("G.")
         if head == "G.op":
             name = literals.exprs.string(operands.pop(0) if operands else None, "an op's name", value)
-        elif name == head:
-            self.source.fail(value, f"{head} is not in G")
         inputs = tuple(self.operand(a, scope, literals) for a in operands)
         attrs: dict[str, Any] = {}
         for keyword in value.keywords:
@@ -186,15 +270,13 @@ class GraphParser:
             else:
                 if keyword.arg in attrs:
                     self.source.fail(keyword.value, f"the attribute {keyword.arg} is given twice")
-                attrs[keyword.arg] = literals.value(keyword.value)
+                body = calls.body(keyword.value) if isinstance(keyword.value, ast.Name) else None
+                attrs[keyword.arg] = literals.value(keyword.value) if body is None else body
         op = self.op(name, value)
         if type_ is not None:
             return node(op, inputs, attrs, type_)
-        if self.make is None:
-            self.source.fail(
-                value, "the type of this value is not written down", "write `name: G.Tensor(...) = …`"
-            )
-        return self.make(op, inputs, attrs)
+        with self.source.at(value):
+            return self.make(op, inputs, attrs)
 
     def _constant(self, value: ast.expr, found: Any) -> Node:
         if not isinstance(found, Array):
@@ -202,14 +284,11 @@ class GraphParser:
         return constant(found)
 
     def op(self, name: str, at: ast.AST) -> Op:
-        if name in STRUCTURAL:
-            return STRUCTURAL[name]
-        if self.ops is None:
-            return self.bare.setdefault(name, Op(name))
-        if name not in self.ops:
-            hint = suggestion(name, self.ops) or "dlc.ops() lists those that are declared"
+        found = STRUCTURAL.get(name) or self.ops.get(name)
+        if found is None:
+            hint = suggestion(name, self.ops.names()) or "dlc.ops() lists those that are declared"
             self.source.fail(at, f"there is no op {name!r}", hint)
-        return self.ops[name]
+        return found
 
 
 def _bounded(line: ast.stmt) -> tuple[ast.Name, ast.Call] | None:

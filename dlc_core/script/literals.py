@@ -14,6 +14,7 @@ from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.plan import Plan
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type
+from dlc_core.tir.stmt import PrimFunc
 
 MAX_INLINE_ELEMENTS = 16
 
@@ -47,7 +48,7 @@ class Literals:
         self,
         metadata: Metadata,
         expr: Callable[[Expr], str],
-        function: Callable[[Function], str] | None = None,
+        function: Callable[[Function | PrimFunc], str] | None = None,
     ) -> None:
         self.metadata = metadata
         self.expr = expr
@@ -74,7 +75,7 @@ class Literals:
             return self.expr(value)
         if isinstance(value, (TensorType, TupleType)):
             return self.type(value)
-        if isinstance(value, Function) and self.function is not None:
+        if isinstance(value, (Function, PrimFunc)) and self.function is not None:
             return self.function(value)
         if isinstance(value, Mapping):
             return self.mapping(value)

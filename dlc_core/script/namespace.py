@@ -1,4 +1,4 @@
-"""`T`, `G` and `ir_module`: programs written in Python files.
+"""`T`, `G` and `module`: programs written in Python files.
 
     from __future__ import annotations
     from dlc_core.script import T
@@ -16,6 +16,7 @@ future import, so that import is needed if annotations contain symbolic dims.
 from __future__ import annotations
 
 import inspect
+import linecache
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +29,8 @@ from dlc_core.diag import ScriptError
 from dlc_core.graph.node import Function
 from dlc_core.ir.dtype import scalar_dtypes
 from dlc_core.ir.module import IRModule
-from dlc_core.script.parser import parse
+from dlc_core.script.op_names import OpNames
+from dlc_core.script.parser import MODULE_WORDS, parse
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -68,25 +70,32 @@ class _T(_Words):
 
 class _G(_Words):
     def function(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """The graph function that a Python function describes; every line has its type."""
+        """The graph function that a Python function describes. Types that it leaves out are inferred."""
         return _decorate(function, Function, options)
 
 
 T = _T("T", (*scalar_dtypes(), "dim", "handle", "Buffer"))
-G = _G("G", ("Tensor", "Tuple"))
+G = _G("G", ("Tensor", "Tuple", "dataflow"))
 
 
-def ir_module(cls: type[Any]) -> IRModule:
-    """The module that a class of script functions describes."""
+def module(cls: type[Any]) -> IRModule:
+    """The module that a class of script functions describes: graph functions and tensor programs, which may
+    call each other by name.
+    """
     captured = {**vars(sys.modules[cls.__module__]), **_locals(sys._getframe(1))}
-    module = _read(cls, captured, verify=True)
-    assert isinstance(module, IRModule)
-    return module
+    made = _read(cls, captured, verify=True)
+    assert isinstance(made, IRModule)
+    return made
+
+
+ir_module = module
 
 
 def _decorate(function: Callable[..., Any] | None, kind: type[Any], options: Mapping[str, Any]) -> Any:
     if function is None:
         return lambda inner: _decorate(inner, kind, options)
+    if _is_in_module(sys._getframe(2)):
+        return function  # the decorator of the class reads the whole text
     # Names that only annotations mention are in no closure, so the caller's names are added.
     captured = {**getattr(function, "__globals__", {}), **_locals(sys._getframe(2))}
     closure = getattr(function, "__closure__", None) or ()
@@ -98,6 +107,20 @@ def _decorate(function: Callable[..., Any] | None, kind: type[Any], options: Map
     if not isinstance(made, kind):
         raise ScriptError(f"{function.__name__} is a {type(made).__name__}, not a {kind.__name__}")
     return made
+
+
+def _is_in_module(frame: FrameType) -> bool:
+    """Whether a frame runs the body of a class that a decorator makes a module."""
+    if "__qualname__" not in frame.f_locals:
+        return False
+    number = frame.f_code.co_firstlineno
+    head = linecache.getline(frame.f_code.co_filename, number).strip()
+    while head.startswith("@"):
+        if head[1:].partition("(")[0].strip() in MODULE_WORDS:
+            return True
+        number += 1
+        head = linecache.getline(frame.f_code.co_filename, number).strip()
+    return False
 
 
 def _locals(frame: FrameType) -> dict[str, Any]:
@@ -128,6 +151,7 @@ def _read(thing: Any, captured: Mapping[str, Any], *, verify: bool) -> IRModule 
             first_line=max(1, first),
             indent=indent,
             verify=verify,
+            ops=OpNames(strict=True),
         )
     except ScriptError as error:
         if config.debug:

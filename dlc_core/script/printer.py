@@ -106,7 +106,7 @@ def _module_lines(module: IRModule, metadata: Metadata) -> list[tuple[str, Any]]
         if isinstance(function, PrimFunc):
             lines += print_prim_func(function, metadata, level=1, key=name)
         elif isinstance(function, Function):
-            lines += print_function(function, metadata, level=1, key=name)
+            lines += print_function(function, metadata, level=1, key=name, module=module.functions)
         else:
             raise UsageError(f"{name}: {type(function).__name__} has no script")
     if len(lines) == 2:

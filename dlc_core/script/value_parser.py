@@ -20,7 +20,6 @@ from dlc_core.ir.expr import (
     Const,
     Expr,
     ExprLike,
-    Var,
     as_expr,
     const,
 )
@@ -44,7 +43,7 @@ class ValueParser:
         source: Source,
         scope: MutableMapping[str, Any],
         metadata: Mapping[str, Any],
-        symbol: Callable[..., Var] | None = None,
+        symbol: Callable[..., Expr] | None = None,
     ) -> None:
         self.source = source
         self.scope = scope

@@ -2,7 +2,7 @@
 
 from dlc_core.target.artifact import COMPILED, Artifact, Codegen
 from dlc_core.target.description import BYTE_DOTS, COMPUTED, Description, Dot
-from dlc_core.target.target import STAGES, Option, Target, TargetKind, TargetTag
+from dlc_core.target.target import STAGES, Option, Target, TargetKind
 
 __all__ = [
     "BYTE_DOTS",
@@ -16,5 +16,4 @@ __all__ = [
     "Option",
     "Target",
     "TargetKind",
-    "TargetTag",
 ]

@@ -90,13 +90,12 @@ from dlc_core.te.tensor import (
     compute,
     placeholder,
     reduce_axis,
-    require,
 )
 from dlc_core.te.threads import ThreadAxis, thread_axis
-from dlc_core.tir.calls import call_extern, call_pure_extern
 from dlc_core.tir.intrinsics import absolute as abs
 from dlc_core.tir.intrinsics import (
     address_of,
+    call_extern,
     ceil,
     erf,
     exp,
@@ -151,7 +150,6 @@ __all__ = [
     "atan2",
     "atanh",
     "call_extern",
-    "call_pure_extern",
     "cast",
     "ceil",
     "collect",
@@ -198,7 +196,6 @@ __all__ = [
     "prod",
     "reduce",
     "reduce_axis",
-    "require",
     "round",
     "rsqrt",
     "scan",

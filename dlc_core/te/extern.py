@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import Call, Expr, Var, as_expr
-from dlc_core.ir.types import Dim
+from dlc_core.ir.types import Dim, tensor_type
 from dlc_core.te.tensor import Operation, Tensor, make_tensors
 from dlc_core.tir.functor import (
     buffers_read,
@@ -22,6 +22,7 @@ from dlc_core.tir.functor import (
     substitute_buffer,
     substitute_stmt,
 )
+from dlc_core.tir.interface import bind_dims, interface_of
 from dlc_core.tir.intrinsics import has_effect
 from dlc_core.tir.stmt import Block, Eval, PrimFunc, Region, Stmt, seq
 
@@ -105,45 +106,30 @@ def extern(
     return made if several else made[0]
 
 
-def extern_primfunc(inputs: Sequence[Tensor], func: PrimFunc) -> Any:
+def extern_primfunc(
+    inputs: Sequence[Tensor],
+    func: PrimFunc,
+    *,
+    dims: Mapping[Var, Expr] | None = None,
+    blocks: bool = False,
+) -> Any:
     """Tensors computed by a tensor program. Its first parameters are the inputs. The buffers that it writes
     are the results.
 
-    By-value parameters that are dims of its buffers follow from the inputs' shapes. Raises UsageError if the
-    inputs do not fit its parameters.
+    By-value parameters that are dims of its buffers follow from the inputs' shapes; `dims` are the values of
+    others. `blocks` is that of `extern`. Raises UsageError if the inputs do not fit its parameters.
     """
-    buffers = func.buffers
-    written = set(buffers_written(func.body))
-    ins, outs = buffers[: len(inputs)], buffers[len(inputs) :]
-    if any(b in written for b in ins) or not outs or any(b not in written for b in outs):
-        takes = sum(b not in written for b in buffers)
-        raise UsageError(
-            f"program {func.name!r} takes {takes} inputs and {len(inputs)} are given",
-            hint="its parameters are the inputs, then the buffers that it writes",
-        )
-    dims: dict[Var, Expr] = {}
-    for tensor, buffer in zip(inputs, ins, strict=True):
-        if tensor.dtype is not buffer.dtype or tensor.ndim != buffer.ndim:
-            raise UsageError(f"input {tensor!r} for the parameter {buffer!r} of {func.name!r}")
-        for size, formal in zip(tensor.shape, buffer.shape, strict=True):
-            if isinstance(formal, Var) and formal in func.scalars:
-                known = dims.setdefault(formal, size)
-                formal = known
-            if formal is not size:
-                raise UsageError(
-                    f"input {tensor!r} for the parameter {buffer!r} of {func.name!r}",
-                    why=f"the dim {size} is not known to be {formal}",
-                )
-    missing = [v.name for v in func.scalars if v not in dims]
-    if missing:
-        raise UsageError(f"the inputs do not determine {', '.join(missing)} of {func.name!r}")
-    results = [substitute_buffer(b, dims) for b in outs]
+    formal = interface_of(func)
+    if dims is None:
+        dims = bind_dims(func, [tensor_type(t.shape, t.dtype) for t in inputs])
+    values = {var: dims[var] for var in func.scalars}
+    results = [substitute_buffer(b, values) for b in formal.results]
 
     def body(given: list[Buffer], made: list[Buffer]) -> Stmt:
-        return substitute_stmt(func.body, dims, dict(zip(buffers, (*given, *made), strict=True)))
+        return substitute_stmt(func.body, values, dict(zip(func.buffers, (*given, *made), strict=True)))
 
     shapes = [b.shape for b in results]
-    tensors = extern(shapes, inputs, body, func.name, dtype_=[b.dtype for b in results])
+    tensors = extern(shapes, inputs, body, func.name, dtype_=[b.dtype for b in results], blocks=blocks)
     return tensors if len(results) > 1 else tensors[0]
 
 

@@ -22,7 +22,8 @@ with fresh_registry({}):
     PASSES = tuple(registry().passes.values())
 
 TEXT = (
-    "infer | simplify | fold_quantization | pack_weights | fold_constants | constant_state | empty_branches"
+    "resolve_calls | infer | simplify | fold_quantization"
+    " | pack_weights | fold_constants | constant_state | empty_branches"
     " | limit_nms"
     " | recompose | attention | expand_composites | fold_batch_norm | simplify | fold_constants"
     " | fold_scale_axis | partition | merge_products"

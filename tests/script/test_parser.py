@@ -121,8 +121,11 @@ def main(x: G.Tensor((2,), "float32")):
     assert isinstance(function, Function)
     assert function.body.op.name == "add"
     assert function.body.attrs["axis"] == 1
-    with pytest.raises(ScriptError, match="type of this value is not written down"):
+    with pytest.raises(ScriptError, match="add: unknown attribute 'axis'"):
         parse(text)
+    undeclared = text.replace("G.add", "G.undeclared")
+    with pytest.raises(ScriptError, match="the type of a result of 'undeclared' is not written down"):
+        parse(undeclared)
     with pytest.raises(ScriptError, match="there is no op 'relu'"):
         parse(text, ops={}, make=make)
 

@@ -137,7 +137,6 @@ EXPRS: list[Expr] = [
     reinterpret("int32", VECTOR),
     intrinsic("if_then_else", IX < 4, A[IX, 0], X),
     call("extern.vendor_op", (X, IX), "float32"),
-    call("pure_extern.vendor.op", (X, IX), "float32"),
     call("unheard_of", (X,), "int8"),
     call("exp", (IX,), "int64"),
     A[IX, IX] + A[(IX, H[0].astype("int64"))],
@@ -345,7 +344,7 @@ def test_graphs_and_modules() -> None:
         'G.const([0.0999755859375, -0.0, G.inf, G.nan], "float16")',
         'table=G.array([], "float64", shape=(0, 3))',
         '= G.op("a-b", ',
-        '"float32") = G.call_prim(v',
+        '"float32") = G.call_tir(k, (v',
         '@T.prim_func(name="main")',
         'attrs = {"pipeline": "fuse", "n": 3}',
     ):

@@ -119,13 +119,13 @@ def test_tensor_programs(evaluate):
     values = RNG.standard_normal((4, 6)).astype("f4")
     found = evaluate(te.create_prim_func([x, out]), values, outputs=[((4,), "f4")])
     np.testing.assert_allclose(found, values.mean(1), rtol=1e-5)
-    with pytest.raises(UsageError, match="takes 1 inputs and 2 are given"):
+    with pytest.raises(UsageError, match="takes 1 inputs, 2 are given"):
         te.extern_primfunc([x, x], func)
-    with pytest.raises(UsageError, match="for the parameter A"):
+    with pytest.raises(UsageError, match=r"input .A. of program"):
         te.extern_primfunc([te.placeholder((4, 6), "int32")], func)
     scale = te.var("scale", "float32")
     scaled = te.create_prim_func([a, te.compute((rows,), lambda i: a[i, 0] * scale)])
-    with pytest.raises(UsageError, match="do not determine scale"):
+    with pytest.raises(UsageError, match="needs values of by-value parameters: scale"):
         te.extern_primfunc([x], scaled)
 
 
@@ -148,7 +148,7 @@ def with_body(body, inputs=(A,), **options):
         (lambda: with_body(lambda i, o: store(i[0], (0,), i[0][1])), "writes its input A"),
         (lambda: with_body(lambda i, o: i[0], inputs=(A, B)), "give dtype_"),
         (lambda: with_body(lambda i, o: i[0], dtype_=["int8", "int8"]), "1 results and 2 dtypes"),
-        (lambda: te.extern_primfunc([], PrimFunc("empty", (), Seq(()))), "takes 0 inputs"),
+        (lambda: te.extern_primfunc([], PrimFunc("empty", (), Seq(()))), "writes none of its buffers"),
     ],
 )
 def test_refuses_invalid_externs(make, message):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.arith import solve_dims
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param
 from dlc_core.ir.expr import Expr, Var, as_expr, substitute
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim, tensor_type
@@ -25,15 +26,13 @@ def call_types(function: Function, types: Sequence[Type], what: str) -> tuple[Te
     """Infer the types of a function's results for these argument types, and check the arguments."""
     if len(types) != len(function.params):
         raise fail(f"{what} takes {len(function.params)} arguments, {len(types)} are given")
-    symbols: dict[Var, Expr | int] = {}
-    for param_type, arg_type in zip(
-        tensor_types(p.type for p in function.params), tensor_types(types), strict=True
-    ):
+    pairs = list(zip(tensor_types(p.type for p in function.params), tensor_types(types), strict=True))
+    for param_type, arg_type in pairs:
         if param_type.dtype is not arg_type.dtype or param_type.ndim != arg_type.ndim:
             raise fail(f"{what} takes {param_type}, {arg_type} is given")
+    symbols = dims_of_call(function, types)
+    for param_type, arg_type in pairs:
         for param_dim, size in zip(param_type.shape, arg_type.shape, strict=True):
-            if isinstance(param_dim, Var):
-                symbols.setdefault(param_dim, size)
             merge_dims(
                 _bound(param_dim, symbols),
                 size,
@@ -47,11 +46,18 @@ def call_types(function: Function, types: Sequence[Type], what: str) -> tuple[Te
     )
 
 
-def _bound(value: Dim, symbols: dict[Var, Expr | int]) -> Dim:
-    if isinstance(value, int):
-        return value
-    known = {var: tensor_type([size]).dim_exprs()[0] for var, size in symbols.items()}
-    return dim(substitute(value, known))
+def dims_of_call(function: Function, types: Sequence[Type]) -> dict[Var, Expr]:
+    """The values of a function's symbolic dims that these argument types determine."""
+    return solve_dims(
+        pair
+        for own, given in zip(function.params, types, strict=True)
+        if isinstance(own.type, TensorType) and isinstance(given, TensorType)
+        for pair in zip(own.type.dim_exprs(), given.dim_exprs(), strict=True)
+    )
+
+
+def _bound(value: Dim, symbols: dict[Var, Expr]) -> Dim:
+    return value if isinstance(value, int) else dim(substitute(value, symbols))
 
 
 Types = tuple[TensorType, ...]

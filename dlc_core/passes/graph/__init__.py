@@ -23,6 +23,7 @@ from dlc_core.passes.graph.partition import Partition
 from dlc_core.passes.graph.phases import Phases
 from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
+from dlc_core.passes.graph.resolve_calls import ResolveCalls
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
 from dlc_core.passes.graph.stream_rows import StreamRows
@@ -32,6 +33,7 @@ RULES = (*SIMPLIFY_RULES, *RECOMPOSE_RULES, *RESIZE_RULES)
 """All rewrite rules of the core, first those of `simplify`."""
 
 PASSES = (
+    ResolveCalls,
     Infer,
     NoteConditions,
     Simplify,
@@ -86,6 +88,7 @@ __all__ = [
     "Partition",
     "Phases",
     "Recompose",
+    "ResolveCalls",
     "Simplify",
     "StreamRows",
     "UnsignBytes",

@@ -29,6 +29,7 @@ from dlc_core.graph.node import (
     spanned,
 )
 from dlc_core.ir.types import TensorType
+from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import Group, NotFused, group_nodes, why_not
 from dlc_core.passes.graph.node_kinds import kind_of
@@ -140,6 +141,11 @@ def _param_name(value: Node, index: int) -> str:
     return str(value.attrs["name"]) if value.op is PARAM else f"{'w' if value.op is CONST else 'x'}{index}"
 
 
+def _label(member: Node) -> str:
+    """The name of an operation in a kernel's name: that of the op, or of the called program."""
+    return str(member.attrs["program"].name) if member.op is CALL_TIR else member.op.name
+
+
 class _Names:
     """Names of kernels by their operations, made unique within a function by a number."""
 
@@ -147,7 +153,7 @@ class _Names:
         self.used: dict[str, int] = {}
 
     def of(self, members: Sequence[Node]) -> str:
-        name = "fused_" + "_".join(m.op.name for m in members)
+        name = "fused_" + "_".join(map(_label, members))
         if len(name) > NAME_LENGTH:
             name = f"{name[: NAME_LENGTH - 8].rsplit('_', 1)[0]}_and_more"
         number = self.used[name] = self.used.get(name, 0) + 1

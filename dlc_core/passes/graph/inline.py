@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import GET, TUPLE, Function, Node, get_item, make_tuple, node, rewrite
-from dlc_core.ir.expr import Expr, Var, as_expr, substitute
-from dlc_core.ir.types import TensorType, dim
-from dlc_core.op.declare import OpDecl
+from dlc_core.graph.node import GET, TUPLE, Function, Node, get_item, make_tuple, node, post_order, rewrite
+from dlc_core.graph.resize import replace_dims
+from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.types import TensorType
+from dlc_core.op.declare import OpDecl, fresh_dims
+from dlc_core.op.std.control import dims_of_call
+from dlc_core.op.std.shape_checks import MATCH_CAST
 
 
 def inlined(function: Function, args: Sequence[Node], dims: Mapping[Var, Expr] | None = None) -> Node:
@@ -20,12 +22,7 @@ def inlined(function: Function, args: Sequence[Node], dims: Mapping[Var, Expr] |
     """
     if len(args) != len(function.params):
         raise UsageError(f"{function.name} takes {len(function.params)} arguments, {len(args)} are given")
-    symbols: dict[Var, Expr] = dict(dims or {})
-    for own, given in zip(function.params, args, strict=True):
-        if isinstance(own.type, TensorType) and isinstance(given.type, TensorType):
-            for symbol, size in zip(own.type.shape, given.type.shape, strict=True):
-                if isinstance(symbol, Var):
-                    symbols.setdefault(symbol, as_expr(size))
+    sized = replace_dims(function, {**dims_of_call(function, [a.type for a in args]), **(dims or {})})
 
     def visit(old: Node, new_args: tuple[Node, ...]) -> Node | None:
         if old.op is GET:
@@ -33,15 +30,24 @@ def inlined(function: Function, args: Sequence[Node], dims: Mapping[Var, Expr] |
         if old.op is TUPLE:
             return make_tuple(new_args)
         if isinstance(old.op, OpDecl):
-            attrs = {name: _bound(value, symbols) for name, value in old.attrs.items()}
             types = [a.type for a in new_args]
-            return node(old.op, new_args, attrs, old.op.infer_type(types, attrs, new_args))
+            return node(old.op, new_args, old.attrs, old.op.infer_type(types, old.attrs, new_args))
         return None
 
-    return rewrite(function.body, visit, dict(zip(function.params, args, strict=True)))
+    return rewrite(sized.body, visit, dict(zip(sized.params, args, strict=True)))
 
 
-def _bound(value: Any, symbols: Mapping[Var, Expr]) -> Any:
-    if isinstance(value, Expr):
-        return dim(substitute(value, symbols))
-    return tuple(_bound(item, symbols) for item in value) if isinstance(value, tuple) else value
+def inlined_call(function: Function, args: Sequence[Node]) -> Node:
+    """Return the body of a function that is called. Arguments get the shapes that the function requires,
+    which each call checks. Data-dependent dims get new names.
+    """
+    fresh = {v: Var(v.name, v.dtype, v.bounds) for n in post_order(function.body) for v in fresh_dims(n)}
+    sized = replace_dims(function, {**dims_of_call(function, [a.type for a in args]), **fresh})
+    return inlined(sized, [_matched(arg, own) for arg, own in zip(args, sized.params, strict=True)])
+
+
+def _matched(arg: Node, formal: Node) -> Node:
+    """The argument, with the shape of the parameter if these differ."""
+    if not isinstance(formal.type, TensorType) or arg.type == formal.type:
+        return arg
+    return MATCH_CAST.build(arg, shape=formal.type.shape)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dlc_core.graph.node import Node, functions_of, involves_texts
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import OpDecl, lowering_of, plan_of
+from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.heuristics import FUSION
+from dlc_core.tir.interface import kind_of_program
 
 POINTWISE = ("elementwise", "broadcast")
 ANCHORS = ("contraction", "reduction")
@@ -45,7 +47,9 @@ def kind_of(value: Node) -> str:
         return "view"
     if lowering_of(value) is None or functions_of(value):
         return "host"
-    return decl.kind if isinstance(value.type, TensorType) else "opaque"
+    if not isinstance(value.type, TensorType):
+        return "opaque"
+    return kind_of_program(value.attrs["program"]) if decl is CALL_TIR else decl.kind
 
 
 def is_duplicated(value: Node) -> bool:

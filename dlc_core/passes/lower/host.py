@@ -5,6 +5,9 @@ Ops without a lowering, ops with dims that their inputs do not determine, and co
 targets without branches, all control flow) stay in the entry.  The attribute `host` marks it, and they run by
 their references.  Everything else moves into as few functions with the attribute `segment` as dependences
 allow; the entry, and the bodies of its control flow, call them by `call_prim`.
+
+Graph functions that calls name (recursive ones, see `graph/resolve_calls.py`) are segments if they can be
+native, else host programs of their own, which the entry's attribute `functions` has.
 """
 
 from __future__ import annotations
@@ -44,8 +47,10 @@ from dlc_core.op.std.control import IF, LOOP, body_dims
 from dlc_core.op.std.creation import FULL
 from dlc_core.op.std.data_dims import DIM_OF, WITH_DIMS
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.resolve_calls import kept_functions
 from dlc_core.passes.lower.control import is_control
 from dlc_core.passes.lower.views import is_view
+from dlc_core.runtime.host_program.steps import FUNCTIONS
 from dlc_core.support.record import record
 
 DATA_DIMS = "the number of its results is data-dependent"
@@ -117,19 +122,41 @@ def _with_host_program(module: IRModule, entry: Function, control: bool, native:
     """Make the entry a host program if it cannot be native. Without `native`, all nodes run on the host."""
     segments: dict[str, Function] = dict(module.functions)
     report = _Report()
+    named = kept_functions(module)
     texts = any(p.dtype is STRING for p in entry.params)
     host_dims = data_dims(entry)
     if native and not texts and host_dims:
         plain = entry.with_body(_without_host_dims(entry.body, set(host_dims)))
         if not _Partition(plain, {}, _Report(), control, known=host_dims).reasons:
             return module.with_function(module.entry, plain)
-    partition = _Partition(entry, segments, report, control, native)
+    partition = _Partition(entry, segments, report, control, native, named=named)
     if not partition.reasons and not texts:
         return module
-    marked = replace(partition.build(), attrs=MappingProxyType({**entry.attrs, "host": True}))
+    host = [_partitioned(module[name], segments, report, control, native, named) for name in sorted(named)]
+    attrs: dict[str, Any] = {**entry.attrs, "host": True}
+    if any(host):
+        attrs[FUNCTIONS] = tuple(f for f in host if f is not None)
+    marked = replace(partition.build(), attrs=MappingProxyType(attrs))
     return replace(module, functions={**segments, module.entry: marked}).with_attrs(
         host=tuple(report.host), native=tuple(report.native)
     )
+
+
+def _partitioned(
+    function: Function,
+    segments: dict[str, Function],
+    report: _Report,
+    control: bool,
+    native: bool,
+    named: frozenset[str],
+) -> Function | None:
+    """Divide a function that calls name. Return its host program; None if it becomes a segment."""
+    partition = _Partition(function, segments, report, control, native, named=named)
+    if not partition.reasons:
+        segments[function.name] = function.with_attrs(segment=True)
+        return None
+    made = segments[function.name] = partition.build().with_attrs(host=True)
+    return made
 
 
 def _without_host_dims(body: Node, host_dims: Container[Var]) -> Node:
@@ -145,11 +172,14 @@ def _without_host_dims(body: Node, host_dims: Container[Var]) -> Node:
     return rewrite(body, visit)
 
 
-def why_host(n: Node, control: bool = False) -> str:
+def why_host(n: Node, control: bool = False, named: Container[str] = ()) -> str:
     """Return why a node cannot be native in any context; empty if it can be.
 
-    `control` says whether native entries may branch and loop.
+    `control` says whether native entries may branch and loop. `named` are the graph functions that calls
+    name.
     """
+    if n.op is CALL_PRIM and n.attrs["symbol"] in named:
+        return f"it calls the function {n.attrs['symbol']}"
     if n.op is CALL:
         if is_region(n.attrs["function"]):
             return f"it is compiled for {n.attrs['function'].attrs[REGION]}"
@@ -159,7 +189,7 @@ def why_host(n: Node, control: bool = False) -> str:
     if functions_of(n):
         if n.attrs.get("sizes"):
             return RESHAPED[n.op]
-        why = _why_control(n) if control else ""
+        why = _why_control(n, named) if control else ""
         return why if control and is_control(n) else why or "control flow"
     if isinstance(n.op, OpDecl) and involves_texts(n):
         return "strings are supported on the host only"
@@ -168,14 +198,14 @@ def why_host(n: Node, control: bool = False) -> str:
     return ""
 
 
-def _why_control(n: Node) -> str:
+def _why_control(n: Node, named: Container[str]) -> str:
     """Return why control flow cannot be native because of its bodies; empty if it can be."""
     for function in functions_of(n):
         if function.attrs.get(CONDITIONS):
             return "a branch that may not be taken is valid for some sizes only"
         known = body_dims(n, function)
         for inner in post_order(function.body):
-            why = why_host(inner, True)
+            why = why_host(inner, True, named)
             if why:
                 return f"control flow around {inner.op.name}: {why}"
             if any(v not in known for v in dims_required_by(inner)):
@@ -212,13 +242,15 @@ class _Partition:
         native: bool = True,
         known: Iterable[Var] = (),
         inner: bool = False,
+        named: frozenset[str] = frozenset(),
     ) -> None:
-        """`known` are dims that the caller passes.
+        """`known` are dims that the caller passes. `named` are the graph functions that calls name.
 
         An `inner` function is a body of control flow. The shapes of its params may have dims that no argument
         determines.
         """
         self.inner = inner
+        self.named = named
         self.control = control
         self.known = frozenset(known)
         self.native = native
@@ -230,7 +262,7 @@ class _Partition:
         self.order = list(post_order(function.body))
         self.users = users_of(function.body)
         self.sources = _sources(self.order)
-        self.reasons = {n: why for n in self.order if (why := why_host(n, control))}
+        self.reasons = {n: why for n in self.order if (why := why_host(n, control, named))}
         if not native:
             plain = (n for n in self.order if n.op not in (PARAM, CONST))
             self.reasons = dict.fromkeys(plain, "") | self.reasons
@@ -335,7 +367,13 @@ class _Partition:
             for name, value in n.attrs.items():
                 if isinstance(value, Function):
                     attrs[name] = _Partition(
-                        value, self.segments, self.report, self.control, self.native, inner=True
+                        value,
+                        self.segments,
+                        self.report,
+                        self.control,
+                        self.native,
+                        inner=True,
+                        named=self.named,
                     ).build()
         made = node(n.op, [new[a] for a in n.args], attrs, n.type)
         made.add_spans(n.spans)

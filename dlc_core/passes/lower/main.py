@@ -21,7 +21,7 @@ from dlc_core.passes.lower.control import Control, NativeBody, is_control, is_st
 from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.entry import Emitter, Entry
 from dlc_core.passes.lower.guard_layout import GuardLayout
-from dlc_core.passes.lower.host import native_entries
+from dlc_core.passes.lower.host import is_host, native_entries
 from dlc_core.passes.lower.memory_plan import plan_memory, steps_of
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.records import Record, access_counts, dims_of, pass_records, workspaces_of
@@ -69,7 +69,8 @@ class BuildMain(Pass):
                 guards[name] = guard_layout.description(made.slots, record.calls)
         entry = module[module.entry]
         if module.entry not in funcs:
-            for array in arrays_of(IRModule({module.entry: entry})):
+            programs = {n: f for n, f in module.of_kind(Function).items() if is_host(f)}
+            for array in arrays_of(IRModule(programs)):
                 weights.allocate((array, ""), lambda array=array: array.data)  # type: ignore[misc]
             signatures[module.entry] = interface_of(entry, weights.size)
         finished = {n: replace(s, weights_size=weights.size) for n, s in signatures.items()}

@@ -3,7 +3,8 @@ its segments.
 
 Inputs are checked on entry. Between steps, shapes and dtypes are those that inference proved. Conditions on
 the function's dims are checked first, those on data-dependent dims after the step that computes them. A
-control-flow op runs by its reference, with callables that run the steps of its bodies.
+control-flow op runs by its reference, with callables that run the steps of its bodies. Functions that are
+called by name, such as recursive ones, have steps of their own.
 
 If segments run on devices with their own memory, values are `ResidentValue`, and the host fetches its
 operands. Asynchronous launches start as soon as their inputs exist, before steps that must wait for results.
@@ -38,6 +39,7 @@ from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
 from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
 from dlc_core.op.declare import OpDecl, fresh_dims
+from dlc_core.op.depth import nested_call
 from dlc_core.op.reference import apply, evaluate, evaluate_dim
 from dlc_core.runtime.host_program.resident import to_host, to_resident
 
@@ -51,6 +53,9 @@ STACKING_OPS = ("scan", "loop")
 """Control-flow ops whose reference only passes the state on: the first `num_state` (or all) arguments, and as
 many results of the body. The reference slices and stacks the other values, so these must be arrays.
 """
+
+FUNCTIONS = "functions"
+"""Attribute of a host program: the host programs that calls name."""
 
 Symbols = dict[Var, int]
 Step = Callable[[list[Any], Symbols, int], Any]
@@ -139,6 +144,20 @@ def launches_first(order: Sequence[Node], devices: Mapping[str, str]) -> list[No
     return ordered
 
 
+class Functions:
+    """The functions that a host program calls by name, and the steps of those that have been called."""
+
+    def __init__(self, entry: Function) -> None:
+        self._functions: dict[str, Function] = {f.name: f for f in entry.attrs.get(FUNCTIONS, ())}
+        self.steps: dict[str, Steps] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._functions
+
+    def __getitem__(self, name: str) -> Function:
+        return self._functions[name]
+
+
 class Steps:
     """A callable function: `steps(arrays, threads)` returns its result, a tuple if there are several.
 
@@ -153,9 +172,11 @@ class Steps:
         run: Run,
         segments: Container[str],
         devices: Mapping[str, str] | None = None,
+        functions: Functions | None = None,
     ) -> None:
         self._run = run
         self._segments = segments
+        self._functions = Functions(function) if functions is None else functions
         self._devices = devices
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
@@ -265,15 +286,29 @@ class Steps:
 
     def _segment(self, n: Node, slots: Sequence[int]) -> Step:
         run, symbol = self._run, n.attrs["symbol"]
+        if symbol in self._functions:
+            return self._call(symbol, slots)
         if symbol not in self._segments:
             raise ArtifactError(f"the host program calls {symbol!r}, which does not exist", spans=n.spans)
         if isinstance(n.type, TensorType):
             return lambda values, dims, threads: run(symbol, [values[i] for i in slots], threads)[0]
         return lambda values, dims, threads: tuple(run(symbol, [values[i] for i in slots], threads))
 
+    def _call(self, symbol: str, slots: Sequence[int]) -> Step:
+        """A call of a function by name. Its steps are made at the first call, because it may be recursive."""
+        made, functions = self._functions, self._functions.steps
+
+        def step(values: list[Any], dims: Symbols, threads: int) -> Any:
+            if symbol not in functions:
+                functions[symbol] = Steps(made[symbol], self._run, self._segments, self._devices, made)
+            with nested_call(symbol):
+                return functions[symbol]([values[i] for i in slots], threads)
+
+        return step
+
     def _control(self, n: Node, decl: OpDecl, slots: Sequence[int]) -> Step:
         bodies = {
-            k: Steps(v, self._run, self._segments, self._devices)
+            k: Steps(v, self._run, self._segments, self._devices, self._functions)
             for k, v in n.attrs.items()
             if isinstance(v, Function)
         }

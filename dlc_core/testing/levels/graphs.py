@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from dlc_core.script import script
 from dlc_core.target import Target
 from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of
 from dlc_core.testing.levels.base import Level, Parameters, Record, Settings
+from dlc_core.testing.mixed_modules import mixed_module
 from dlc_core.testing.runner import FAILED, check_outcomes, run_cases
 from dlc_core.testing.strategies import DTYPES, RandomGraph, graphs, random_graph
 
@@ -47,6 +49,13 @@ def _seeded(seeds: range) -> Iterator[Case]:
         rng = random.Random(seed)
         dtype, symbolic = DTYPES[seed % len(DTYPES)], seed % 4 == 3
         yield graph_case(random_graph(rng, dtype, symbolic=symbolic), f"graphs/{seed}")
+
+
+def _mixed(seeds: range) -> Iterator[Case]:
+    for seed in seeds:
+        rng = random.Random(seed)
+        graph = random_graph(rng, DTYPES[seed % len(DTYPES)], symbolic=seed % 4 == 3)
+        yield replace(graph_case(graph, f"mixed/{seed}"), module=mixed_module(graph.function, rng))
 
 
 def _groups(settings: Settings) -> Sequence[Any]:
@@ -92,6 +101,10 @@ class GraphsLevel(Level):
         check_outcomes(
             record(run_cases(_seeded(few_seeds), target, make=lambda module: on_two_devices(module, target)))
         )
+
+    def test_mixed_modules(self, few_seeds: range, target: Target, record: Record) -> None:
+        """Modules of graph functions and tensor programs that call each other."""
+        check_outcomes(record(run_cases(_mixed(few_seeds), target)))
 
     @pytest.mark.slow
     def test_shrinking(self, target: Target) -> None:

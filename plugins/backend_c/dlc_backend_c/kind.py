@@ -113,5 +113,4 @@ KIND = TargetKind(
     problem=compiler_problem,
     host_rank=10,
     identity=identity,
-    keys=("cpu",),
 )

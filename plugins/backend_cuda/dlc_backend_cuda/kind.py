@@ -42,8 +42,6 @@ DEVICE_OPTIONS = (
     Option("device", "int", 0, "the number of the device that runs it"),
 )
 
-DLPACK = 2
-"""The DLPack type of CUDA devices."""
 AXES = ("x", "y", "z")
 SIDES = (1024, 1024, 64)
 """The maximum number of threads of a group along each axis."""
@@ -117,8 +115,6 @@ KIND = TargetKind(
     describe=description,
     problem=problem,
     identity=identity,
-    keys=("cuda", "gpu"),
-    device_type=DLPACK,
 )
 
 SIMULATED_KIND = TargetKind(
@@ -132,7 +128,6 @@ SIMULATED_KIND = TargetKind(
     ),
     describe=description,
     problem=compiler_problem,
-    keys=("cuda", "gpu"),
 )
 
-__all__ = ["AXES", "DLPACK", "KIND", "SIMULATED_KIND", "description", "is_binary"]
+__all__ = ["AXES", "KIND", "SIMULATED_KIND", "description", "is_binary"]

@@ -104,7 +104,6 @@ KIND = TargetKind(
     describe=description,
     host_rank=100,
     identity=identity,
-    keys=("cpu",),
 )
 
 EMULATED = replace(

@@ -1,0 +1,236 @@
+"""resolve_calls: calls of a module's functions by name become part of the caller.
+
+Law: the module computes the same values.
+
+    call_prim(x){symbol=scale}       =>     call_tir(x){program=scale}      a tensor program, as an op
+    call_prim(x){symbol=helper}      =>     the body of helper over x       a graph function
+
+A tensor program as an op takes part in type inference, in placement and in fusion. A function that does
+nothing but call one program keeps the call by name, so that the kernel keeps the program's name.
+
+Graph functions that call themselves, directly or through others, cannot be inlined: a host program runs them
+(`lower/host.py`). The option `keep`, the setting `keep_functions` and the function attribute `inline = False`
+do the same for others. A host program cannot be exported as a library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from dlc_core.diag import DlcError, UsageError
+from dlc_core.graph.node import (
+    CALL_PRIM,
+    GET,
+    PARAM,
+    TUPLE,
+    Function,
+    Node,
+    functions_of,
+    node,
+    post_order,
+    rewrite,
+)
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TupleType, Type
+from dlc_core.op.std.control import call_types
+from dlc_core.op.std.programs import CALL_TIR
+from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.inline import inlined_call
+from dlc_core.support.record import record
+from dlc_core.tir.calls import called_kernels
+from dlc_core.tir.interface import bind_dims, is_scheduled
+from dlc_core.tir.stmt import PrimFunc
+
+INLINE = "inline"
+"""Function attribute: False if calls of the function by name are not inlined."""
+SCHEDULED = "scheduled"
+"""PrimFunc attribute: the program keeps its own schedule."""
+
+
+KEEP = "keep_functions"
+"""The setting that keeps all graph functions that calls name."""
+
+
+def check_calls(module: IRModule) -> None:
+    """Check the calls by name of a module's graph functions.
+
+    Raises UsageError for a function that the module does not have, and for a result of another dtype, rank or
+    size than recorded; TypeInferenceError for arguments that do not fit.
+    """
+    for name, function in module.of_kind(Function).items():
+        for call in _calls(function):
+            symbol = call.attrs["symbol"]
+            callee = module.functions.get(symbol)
+            if callee is None:
+                raise UsageError(
+                    f"{name} calls {symbol!r}, which the module does not have",
+                    spans=call.spans,
+                    hint=f"it has: {', '.join(module.functions)}",
+                )
+            try:
+                found = _result_type(call, callee)
+            except DlcError as error:
+                raise error.at(call.spans) from error.__cause__
+            if found is not None and not _agree(found, call.type):
+                raise UsageError(
+                    f"the call of {symbol!r} in {name} is recorded as {call.type}, but gives {found}",
+                    spans=call.spans,
+                )
+
+
+def _result_type(call: Node, callee: Function | PrimFunc) -> Type | None:
+    """The type that a call gives. None if the call passes all by-value parameters, as passes make it."""
+    types = [a.type for a in call.args]
+    if isinstance(callee, Function):
+        found = call_types(callee, types, call.attrs["symbol"])
+        return TupleType(found) if isinstance(callee.body.type, TupleType) else found[0]
+    if "dims" in call.attrs:
+        return None
+    return CALL_TIR.infer_type(types, {"program": callee, "scalars": call.attrs.get("scalars", ())})
+
+
+def _agree(a: Type, b: Type) -> bool:
+    """Whether two types have the same dtypes, ranks and known sizes."""
+    if isinstance(a, TupleType) or isinstance(b, TupleType):
+        return (
+            isinstance(a, TupleType)
+            and isinstance(b, TupleType)
+            and len(a.fields) == len(b.fields)
+            and all(map(_agree, a.fields, b.fields))
+        )
+    if a.dtype is not b.dtype or a.ndim != b.ndim:
+        return False
+    pairs = zip(a.shape, b.shape, strict=True)
+    return all(not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs)
+
+
+@record(frozen=True)
+class ResolveCalls(Pass):
+    """Inline graph functions that are called by name, and make called tensor programs ops.
+
+    With `keep`, graph functions stay functions that a host program calls. None takes the setting
+    `keep_functions`.
+    """
+
+    name: ClassVar[str] = "resolve_calls"
+    keep: bool | None = None
+
+    def run(self, module: IRModule, context: PassContext) -> IRModule:
+        graphs: dict[str, Function] = module.of_kind(Function)
+        called = {name: list(dict.fromkeys(_called(f))) for name, f in graphs.items()}
+        if not any(called.values()):
+            return module
+        keep = context.config.get(KEEP, False) if self.keep is None else self.keep
+        kept = frozenset(
+            name
+            for name, f in graphs.items()
+            if keep or f.attrs.get(INLINE) is False or _reaches(name, name, called)
+        )
+        resolver = _Resolver(module, kept)
+        made = {name: resolver.function(name) for name in graphs}
+        return _without_resolved(module.with_functions({**made, **resolver.programs}), called, kept)
+
+
+def kept_functions(module: IRModule) -> frozenset[str]:
+    """The graph functions that calls name, after this pass."""
+    graphs: Mapping[str, Function] = module.of_kind(Function)
+    return frozenset(s for f in graphs.values() for s in _called(f) if s in graphs)
+
+
+def _calls(function: Function) -> Iterator[Node]:
+    """The calls by name in a function, also in functions among its attributes."""
+    work = [function]
+    for each in work:
+        for n in post_order(each.body):
+            work += functions_of(n)
+            if n.op is CALL_PRIM:
+                yield n
+
+
+def _called(function: Function) -> Iterator[str]:
+    """The symbols that a function calls."""
+    return (call.attrs["symbol"] for call in _calls(function))
+
+
+def _reaches(start: str, goal: str, called: Mapping[str, list[str]]) -> bool:
+    """Whether a function calls another one, directly or through others."""
+    work, seen = list(called.get(start, ())), set()
+    while work:
+        name = work.pop()
+        if name == goal:
+            return True
+        if name not in seen:
+            seen.add(name)
+            work += called.get(name, ())
+    return False
+
+
+class _Resolver:
+    """The functions of a module with resolved calls. Functions that are inlined are resolved first."""
+
+    def __init__(self, module: IRModule, kept: frozenset[str]) -> None:
+        self._module = module
+        self._kept = kept
+        self._made: dict[str, Function] = {}
+        self.programs: dict[str, PrimFunc] = {}
+        """Tensor programs that are still called by name."""
+
+    def function(self, name: str) -> Function:
+        found = self._made.get(name)
+        if found is None:
+            function = self._module[name]
+            by_name = _is_wrapper(function)
+            found = self._made[name] = self._resolved(function, by_name)
+        return found
+
+    def _resolved(self, function: Function, by_name: bool = False) -> Function:
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            inner = functions_of(old)
+            if inner:
+                changed = {id(f): self._resolved(f) for f in inner}
+                if all(changed[id(f)] is f for f in inner):
+                    return None
+                attrs = {k: changed[id(v)] if isinstance(v, Function) else v for k, v in old.attrs.items()}
+                return node(old.op, args, attrs, old.type)
+            if old.op is not CALL_PRIM:
+                return None
+            callee = self._module[old.attrs["symbol"]]
+            if isinstance(callee, PrimFunc):
+                return self._program(old, args, callee, by_name)
+            return self._graph(old.attrs["symbol"], args)
+
+        body = rewrite(function.body, visit)
+        return function if body is function.body else function.with_body(body)
+
+    def _program(self, old: Node, args: tuple[Node, ...], func: PrimFunc, by_name: bool) -> Node:
+        symbol, dims = old.attrs["symbol"], old.attrs.get("dims")
+        if not by_name and dims is None and not called_kernels(func.body):
+            return CALL_TIR.build(*args, program=func, scalars=old.attrs.get("scalars", ()))
+        if dims is None:
+            bound = bind_dims(func, [a.tensor_type for a in args], old.attrs.get("scalars", ()))
+            dims = tuple(bound[v] for v in func.scalars)
+        if is_scheduled(func):
+            self.programs[symbol] = func.with_attrs(**{SCHEDULED: True})
+        return node(CALL_PRIM, args, {"symbol": symbol, "dims": dims}, old.type)
+
+    def _graph(self, symbol: str, args: tuple[Node, ...]) -> Node | None:
+        return None if symbol in self._kept else inlined_call(self.function(symbol), args)
+
+
+def _is_wrapper(function: Function) -> bool:
+    """Whether a function only calls one program or function on its parameters."""
+    structural = (PARAM, GET, TUPLE)
+    others = [n for n in post_order(function.body) if n.op not in structural]
+    return len(others) == 1 and others[0].op is CALL_PRIM
+
+
+def _without_resolved(module: IRModule, called: Mapping[str, list[str]], kept: frozenset[str]) -> IRModule:
+    """Remove called functions that nothing calls by name any more."""
+    entries = {module.entry, *module.attrs.get("entries", {}).values()}
+    before = {symbol for symbols in called.values() for symbol in symbols}
+    still = {s for f in module.of_kind(Function).values() for s in _called(f)}
+    still |= {s for p in module.of_kind(PrimFunc).values() for s in called_kernels(p.body)}
+    gone = [name for name in before if name not in still and name not in entries and name not in kept]
+    return replace(module, functions={n: f for n, f in module.functions.items() if n not in gone})
