@@ -12,10 +12,12 @@ from dlc_core.support.garbage import fewer_collections
 from dlc_core.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from dlc_core import foreign as foreign
     from dlc_core import graph as graph
     from dlc_core import nn as nn
     from dlc_core import te as te
     from dlc_core import tir as tir
+    from dlc_core import topi as topi
     from dlc_core.diag import DlcError as DlcError
     from dlc_core.passes import PassContext as PassContext
     from dlc_core.passes.tir.base import prim_func_pass as prim_func_pass
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
 _LAZY = {
     "DlcError": ("dlc_core.diag", "DlcError"),
     "PassContext": ("dlc_core.passes", "PassContext"),
-    "Target": ("dlc_core.target", "Target"),
+    "Target": ("dlc_core.driver", "Target"),
     "build": ("dlc_core.driver", "build"),
     "compile": ("dlc_core.driver", "compile"),
     "create_schedule": ("dlc_core.schedule", "create_schedule"),
+    "foreign": ("dlc_core.foreign", ""),
     "graph": ("dlc_core.graph", ""),
     "load": ("dlc_core.driver", "load"),
     "load_library": ("dlc_core.driver", "load_library"),
@@ -37,12 +40,14 @@ _LAZY = {
     "open": ("dlc_core.driver", "open"),
     "ops": ("dlc_core.driver", "ops"),
     "plugins": ("dlc_core.driver", "plugins"),
+    "register_foreign": ("dlc_core.foreign", "register_foreign"),
     "prim_func_pass": ("dlc_core.passes.tir.base", "prim_func_pass"),
     "quantize": ("dlc_core.quantization", "quantize"),
     "script": ("dlc_core.script", ""),
     "targets": ("dlc_core.driver", "targets"),
     "te": ("dlc_core.te", ""),
     "tir": ("dlc_core.tir", ""),
+    "topi": ("dlc_core.topi", ""),
 }
 
 

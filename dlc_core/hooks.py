@@ -184,6 +184,15 @@ def dlc_targets() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_target_tags() -> Iterable[Declaration]:
+    """Names of targets, such as those of boards: `dlc.Target("npu/card")`.
+
+    Example: `return [TargetTag("npu/card", "npu -mcpu=big -slots=8", "the usual card")]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_codegens() -> Iterable[Declaration]:
     """Code generators: `emit(module, target) -> artifact`, pure, without hardware.
 
@@ -226,6 +235,16 @@ def dlc_tensor_intrins() -> Iterable[Declaration]:
     """Tensor intrinsics, which schedules name in `tensorize`: description, implementation, reference.
 
     Example: `return [TensorIntrin("npu.mma16", desc, impl, reference)]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_foreign_functions() -> Iterable[Declaration]:
+    """Functions outside of dlc that programs call by name: C symbols, Python callables, texts in a language.
+
+    Example: `return [ForeignFunction("npu.reset", "(int64 slot)", [CSymbol("libnpu.so.1", "npu_reset")])]`
+    of `dlc_core.foreign`.
     """
     raise NotImplementedError
 

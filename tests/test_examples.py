@@ -23,6 +23,7 @@ SCRIPTS = (
     "te_conv2d.py",
     "te_softmax_rfactor.py",
     "te_stages.py",
+    "te_topi_mlp.py",
     "te_recurrence.py",
     "script_matmul.py",
     "tensorize_mma.py",

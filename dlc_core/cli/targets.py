@@ -17,7 +17,12 @@ from dlc_core.target.facts import PREFIX
 
 
 def targets(
-    kind: Annotated[str | None, typer.Argument(help="Show the options of this kind.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="Show the options of this kind, or the target of this tag.")
+    ] = None,
+    tags: Annotated[
+        bool, typer.Option("--tags", help="List the names of boards and other machines.")
+    ] = False,
     verbose: Annotated[
         bool,
         typer.Option("--verbose", "-v", help="Show the machine: each fact with its origin."),
@@ -32,8 +37,9 @@ def targets(
 ) -> None:
     """List the targets that models can be compiled for.
 
-    A target is written as its kind with options: `kind -name=value`. Compiling needs no hardware. The column
-    "runs here" says whether this machine can run the result.
+    A target is written as its kind with options, `kind -name=value`, or as a tag, the name of a board or of
+    another machine. Compiling needs no hardware. The column "runs here" says whether this machine can run the
+    result.
 
     Examples:
 
@@ -41,9 +47,16 @@ def targets(
     - `dlc targets reference`
     - `dlc targets reference -v`
     - `dlc targets reference -v --set target.l2_bytes=1048576`
+    - `dlc targets --tags`
     - `dlc targets --json`
     """
     known = registry().targets
+    if tags:
+        _print_tags(as_json)
+        return
+    if kind is not None and kind not in known and kind in registry().target_tags:
+        _print_tag(kind, _facts(numbers), as_json)
+        return
     kinds: list[TargetKind] = list(known.values()) if kind is None else [known[kind]]
     if as_json:
         print(json.dumps([_record(each, known.provider(each.name)) for each in kinds], indent=2))
@@ -68,6 +81,32 @@ def targets(
         )
 
 
+def _print_tags(as_json: bool) -> None:
+    known = registry().target_tags
+    if as_json:
+        records = [
+            {"name": each.name, "plugin": known.provider(each.name), "target": each.target, "doc": each.doc}
+            for each in known.values()
+        ]
+        print(json.dumps(records, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("tag", "plugin", "what", "target"):
+        table.add_column(title, overflow="fold")
+    for each in known.values():
+        table.add_row(each.name, known.provider(each.name), escape(each.doc), escape(each.target))
+    Console().print(table)
+
+
+def _print_tag(name: str, facts: dict[str, str], as_json: bool) -> None:
+    """Print the target of a tag, and the machine that it describes."""
+    target = Target(name).with_facts(facts)
+    if as_json:
+        print(target.to_json())
+        return
+    _print_description(Console(), target)
+
+
 def _print_options(console: Console, kind: TargetKind) -> None:
     code = f"codegen {kind.codegen}" if kind.codegen else "no codegen: it takes parts of models"
     console.print(f"\n{code}, device {kind.device}\n", highlight=False)
@@ -86,7 +125,7 @@ def _facts(texts: list[str] | None) -> dict[str, str]:
 
 
 def _print_description(console: Console, target: Target) -> None:
-    """Print the machine that the kind describes without options, as schedules and the cost model see it."""
+    """Print the machine that a target describes, as schedules and the cost model see it."""
     description = target.describe()
     console.print(f"\nmachine of {target}\n", highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -21,10 +21,12 @@ from dlc_core.driver.opening import (
 )
 from dlc_core.driver.request import PRECISIONS, CompileRequest
 from dlc_core.driver.target_list import find_target, find_targets
+from dlc_core.target import Target
 
 __all__ = [
     "PRECISIONS",
     "CompileRequest",
+    "Target",
     "build",
     "compile",
     "compile_request",

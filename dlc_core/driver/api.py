@@ -30,13 +30,14 @@ from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
     from dlc_core import passes, schedule
-    from dlc_core.driver import job, stages
+    from dlc_core.driver import functions, job, stages
     from dlc_core.graph import bind
     from dlc_core.passes.lower import single
     from dlc_core.te import Argument
 else:
     # Opening a compiled model does not import the compiler.
     bind = lazy("dlc_core.graph.bind")
+    functions = lazy("dlc_core.driver.functions")
     job = lazy("dlc_core.driver.job")
     passes = lazy("dlc_core.passes")
     schedule = lazy("dlc_core.schedule")
@@ -175,7 +176,7 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
         return exe
     work, module = early.pop() if early else begin()
     work.seconds["load"] = time.perf_counter() - start
-    exe = work.executable(module, reload)
+    exe = functions.compile_each(module, reload, work, partial(_compile_part, request))
     if key is None or parts is None:
         exe.report["cache"] = "off"
     else:
@@ -184,9 +185,22 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     return exe
 
 
+def _compile_part(request: CompileRequest, module: IRModule) -> Executable:
+    """Compile a further function of a module. Dims and donations of the entry are not those of others."""
+    if functions.graphs_of(module):
+        own = replace(request, shapes={}, donate={}, importers=(), taps=(), cache=False, progress=None)
+        return compile_request(module, own)
+    return _build_module(module, request)
+
+
+def _build_module(module: IRModule, request: CompileRequest) -> Executable:
+    made = single.single_module(module)
+    return job.Job(request, stages.context_for(request)).executable(made, lambda: made)
+
+
 def _release_memory(exe: Executable) -> None:
     """Give memory that only a compile needs back to the system, because a process often serves the model."""
-    for part in (exe, *exe.regions.values()):
+    for part in (exe, *exe.regions.values(), *exe.parts.values()):
         release = getattr(part.codegen, "release", None)
         if release is not None:
             release()
@@ -247,8 +261,20 @@ def build(
 
     The executable takes the buffers that the program only reads and returns those that it writes, each in
     the order of the parameters.  Written buffers of a PrimFunc come last.  The shapes of the inputs bind
-    symbolic dims.
+    symbolic dims. A call may also pass arrays for all buffers, in the order of the parameters.
+
+    Functions of a module are called by name, `exe["add"](a, b)`; `exe(...)` calls the first one. A mapping
+    from targets to functions, `build({"KIND": [f, g], "KIND2": h})`, makes one executable whose functions run
+    on these targets. Its values are PrimFuncs, graphs, lists of them, IRModules and Schedules.
     """
+    if isinstance(subject, Mapping):
+        if args is not None or target is not None:
+            raise UsageError("targets are given twice", hint="build({target: functions}) needs no others")
+        build_part = partial(build, num_threads=num_threads, opt_level=opt_level, config=config)
+        return functions.build_for_each(subject, build_part)
+    if isinstance(subject, IRModule) and functions.graphs_of(subject):
+        arguments, found = _arguments_and_target(args, target)
+        return compile(subject, found, num_threads=num_threads, opt_level=opt_level, config=config)
     arguments, found = _arguments_and_target(args, target)
     request = CompileRequest.of(
         _tensor_target(found), num_threads=num_threads, opt_level=opt_level, config=config

@@ -28,7 +28,7 @@ from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.reproducer import write_reproducer
 from dlc_core.plugin.registry import codegen_of, registry
-from dlc_core.runtime.artefact.compiled import MEMORY
+from dlc_core.runtime.artefact.compiled import ENTRIES, MEMORY
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.interface.encode import encode_signature
@@ -155,8 +155,8 @@ class Job:
             about["sites"] = with_graph_choices(about["sites"], choices)
         about[DECISIONS] = _decisions(choices, module)
         about[CHOICES] = list(dict.fromkeys(choice.full() for choice in choices))
-        if "entries" in module.attrs:
-            about["entries"] = _entries(module)
+        if ENTRIES in module.attrs:
+            about[ENTRIES] = _entries(module)
         program = _host_program(module)
         made = self._assemble(signature, artifact, weights, about, program, reload, regions)
         made.report[MEMORY] = made.memory.record()
@@ -337,10 +337,13 @@ def _decisions(choices: Iterable[Choice], module: IRModule) -> list[str]:
 
 def _entries(module: IRModule) -> dict[str, Any]:
     """The facts that `Executable` needs about each entry point of a module with several."""
-    signatures: dict[str, Signature] = {**module.attrs["segments"], module.entry: module.attrs["signature"]}
+    signatures: dict[str, Signature] = {
+        **module.attrs.get("segments", {}),
+        module.entry: module.attrs["signature"],
+    }
     return {
         name: {"symbol": symbol, "signature": encode_signature(signatures[symbol])}
-        for name, symbol in module.attrs["entries"].items()
+        for name, symbol in module.attrs[ENTRIES].items()
     }
 
 

@@ -48,7 +48,7 @@ def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
     passes = () if context is None else [one for _, one in context.passes]
     config = _meaningful({**before, **request.config})
     try:
-        requested = replace(request, config=config).record(_refused)
+        requested = replace(request, targets=request.targets.for_code(), config=config).record(_refused)
         disabled = plain(() if context is None else context.disabled, _refused)
     except (TypeError, ValueError):
         return None
@@ -84,7 +84,7 @@ def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] |
     except TypeError:
         return None
     return {
-        "target": str(target),
+        "target": str(target.for_code()),
         "processor": target.identity,
         "description": repr(target.describe()),
         "opt_level": context.opt_level,

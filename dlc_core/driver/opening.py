@@ -33,8 +33,10 @@ def open(  # noqa: A001  (the public name)
     """
     saved = read(Path(path), verify=verify)
     target = _runnable(saved, path)
-    for part in saved.regions.values():
+    for part in (*saved.parts.values(), *saved.regions.values()):
         _runnable(part, path)
+        for region in part.regions.values():
+            _runnable(region, path)
     return opened(saved, target, num_threads)
 
 
@@ -60,7 +62,10 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
 def opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
     """Make an executable of a file's parts; its device may be absent."""
     known = registry()
-    parts = saved.regions.items()
+
+    def inner(parts: Mapping[str, Saved]) -> dict[str, Executable]:
+        return {n: opened(p, Target.parse(p.target, known.targets), num_threads) for n, p in parts.items()}
+
     return Executable(
         saved.signature,
         saved.artifact,
@@ -72,7 +77,8 @@ def opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
         num_threads=num_threads or settings.num_threads or target.describe().cores,
         about=saved.about,
         program=saved.program,
-        regions={n: opened(p, Target.parse(p.target, known.targets), num_threads) for n, p in parts},
+        regions=inner(saved.regions),
+        parts=inner(saved.parts),
     )
 
 

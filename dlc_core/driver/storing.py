@@ -89,6 +89,8 @@ def _map_weights(exe: Executable, cached: Saved | None) -> None:
         exe.replace_weights(cached.weights)
         for name, part in cached.regions.items():
             _map_weights(exe.regions[name], part)
+        for name, part in cached.parts.items():
+            _map_weights(exe.parts[name], part)
 
 
 __all__ = ["LARGE", "store", "wait"]

@@ -32,19 +32,31 @@ class Targets:
         """These targets, the host with code for so many threads (`Target.for_threads`)."""
         return replace(self, host=self.host.for_threads(count))
 
+    def for_code(self) -> Targets:
+        """These targets without what code does not depend on (`Target.for_code`)."""
+        texts = {str(one): str(one.for_code()) for one in (*self.others, self.host)}
+        return Targets(
+            self.host.for_code(),
+            tuple(one.for_code() for one in self.others),
+            frozenset(texts[text] for text in self.automatic),
+            tuple((name, texts[text]) for name, text in self.place),
+        )
+
 
 def find_target(target: TargetLike | None) -> Target:
-    """Return the Target for its text or JSON; None is the best kind that runs on this machine.
+    """Return the Target for its text, JSON or tag; None is the best kind that runs on this machine.
 
-    Raises TargetError for options that the kind cannot describe.
+    Raises TargetError for options that the kind, or that of the host, cannot describe.
     """
     plugins = registry()
     known = plugins.targets
     if isinstance(target, Target):
         return target
     if target is not None:
-        found = Target.parse(target, known)
-        found.describe()  # refuse wrong options here, not in the first pass that reads the description
+        found = Target(target)
+        for each in (found, found.host):
+            if each is not None:
+                each.describe()  # refuse wrong options here, not in the first pass that reads the description
         return found
     for name in _best_first(known):
         kind = known.get(name)
@@ -72,13 +84,13 @@ def find_targets(
     """Return the targets of a compile for one target or several; the last takes all other nodes.
 
     A kind without a code generator takes only regions of its partitioners; the best kind that runs on this
-    machine is added after it.  `place` maps names of ops, patterns or model nodes to targets.  A target that
-    only `place` names takes only these nodes.
+    machine is added after it.  The host of a target is also added, as the last target.  `place` maps names of
+    ops, patterns or model nodes to targets.  A target that only `place` names takes only these nodes.
     """
     listed = [target] if target is None or isinstance(target, (str, Target, Mapping)) else list(target)
     if not listed:
         raise UsageError("there is no target in the list", hint='for example ["KIND", "KIND2"]')
-    found = [find_target(one) for one in listed]
+    found = _with_host([find_target(one) for one in listed])
     if not found[-1].kind.codegen:
         found.append(_any_host())
     texts = [str(one) for one in found]
@@ -94,6 +106,20 @@ def find_targets(
             others.append(one)
         placed.append((name, str(one)))
     return Targets(host, tuple(others), automatic, tuple(placed))
+
+
+def _with_host(targets: Sequence[Target]) -> list[Target]:
+    """The targets without their hosts, and the host as the last of them."""
+    hosts = list(dict.fromkeys(one.host for one in targets if one.host is not None))
+    found = [replace(one, host=None) for one in targets]
+    if len(hosts) > 1:
+        texts = ", ".join(map(str, hosts))
+        raise UsageError(f"the targets have several hosts: {texts}", hint="one host takes all other nodes")
+    if hosts and hosts[0] not in found:
+        found.append(hosts[0])
+    elif hosts and hosts[0] != found[-1]:
+        raise UsageError(f"{hosts[0]} is the host, and not the last of the targets")
+    return found
 
 
 def _any_host() -> Target:

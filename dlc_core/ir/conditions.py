@@ -12,6 +12,9 @@ EQUAL, AT_LEAST, MULTIPLE, ONE_OR = "equal", "at_least", "multiple", "one_or"
 KINDS = (EQUAL, AT_LEAST, MULTIPLE, ONE_OR)
 """left == right; left >= right; right divides left; left == 1 or left == right."""
 
+ConditionRow = tuple[str, Expr, Expr, str, str]
+"""A condition as attributes hold it: the fields of a `Condition`."""
+
 _REQUIREMENTS = {
     EQUAL: "{} is needed",
     AT_LEAST: "at least {} is needed",
@@ -102,6 +105,7 @@ __all__ = [
     "MULTIPLE",
     "ONE_OR",
     "Condition",
+    "ConditionRow",
     "check_conditions",
     "conditions_of",
 ]

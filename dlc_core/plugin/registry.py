@@ -23,7 +23,8 @@ from typing import Any, Literal, cast
 import pluggy
 
 from dlc_core.config import config
-from dlc_core.diag import PluginError, TargetError, similar
+from dlc_core.diag import PluginError, TargetError, first_names, similar
+from dlc_core.foreign.lookup import set_foreign_lookup
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_op_lookup
@@ -32,6 +33,7 @@ from dlc_core.plugin.discovery import Plugin, Problem, discover, new_manager, re
 from dlc_core.plugin.installed import Source, scan
 from dlc_core.support.record import record
 from dlc_core.target import Target
+from dlc_core.target.lookup import set_target_lookup
 from dlc_core.version import __version__
 
 CATEGORIES: Mapping[str, str] = MappingProxyType(
@@ -43,10 +45,12 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "frontends": "frontend",
         "importers": "importer",
         "targets": "target",
+        "target_tags": "target tag",
         "codegens": "codegen",
         "devices": "device",
         "schedule_rules": "schedule rule",
         "tensor_intrins": "tensor intrinsic",
+        "foreign_functions": "foreign function",
         "partitioners": "partitioner",
         "watchers": "watcher",
         "commands": "command",
@@ -66,10 +70,12 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "plans": ("described", "lower"),
         "frontends": ("suffixes", "load"),
         "targets": ("options", "describe", "problem", "host_rank"),
+        "target_tags": ("target", "doc"),
         "codegens": ("format", "emit"),
         "devices": ("formats", "load"),
         "schedule_rules": ("priority", "matches", "apply"),
         "tensor_intrins": ("desc", "impl"),
+        "foreign_functions": ("signature", "implementations"),
         "partitioners": ("target", "patterns"),
         "commands": ("entry", "help", "load"),
         "knobs": ("variable", "get"),
@@ -78,6 +84,10 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """The attributes that declarations must have besides a name; a plugin without them has a problem."""
+
+
+_LISTED = 60
+"""The number of names that an error lists."""
 
 
 class UnknownNameError(PluginError, KeyError):
@@ -224,7 +234,8 @@ class Category(Mapping[str, Any]):
     def _unknown(self, name: str) -> UnknownNameError:
         word = self.word
         broken = [plugin for plugin in self._registry.loaded if plugin.problems]
-        details = [f"known: {', '.join(self) or 'none'}", *self._registry.reasons_for_missing()]
+        known = first_names(list(self), _LISTED) if self else "none"
+        details = [f"known: {known}", *self._registry.reasons_for_missing()]
         close = similar(name, self, 3)
         if close:
             hint = f"did you mean {' or '.join(map(repr, close))}?"
@@ -260,10 +271,12 @@ class Registry:
     frontends = _CategoryOf()
     importers = _CategoryOf()
     targets = _CategoryOf()
+    target_tags = _CategoryOf()
     codegens = _CategoryOf()
     devices = _CategoryOf()
     schedule_rules = _CategoryOf()
     tensor_intrins = _CategoryOf()
+    foreign_functions = _CategoryOf()
     partitioners = _CategoryOf()
     watchers = _CategoryOf()
     commands = _CategoryOf()
@@ -519,8 +532,14 @@ def _plan_classes() -> Mapping[str, Any]:
     return registry().plans
 
 
+def _foreign_functions() -> Mapping[str, Any]:
+    return registry().foreign_functions
+
+
 set_op_lookup(_known_ops)
+set_foreign_lookup(_foreign_functions)
 set_plan_finder(_plan_classes)
+set_target_lookup(lambda: registry().targets, lambda: registry().target_tags)
 
 
 def codegen_of(target: Target) -> Any:

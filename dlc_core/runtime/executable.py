@@ -1,7 +1,9 @@
 """Executables: compiled models, called like functions.
 
     exe(x, y)                         arrays in, array (or tuple) out
+    exe(x, y, out=z)                  the results in the caller's arrays; operators also take exe(x, y, z)
     exe.run({"x": x})                 by name, a dict out
+    exe.set_input("x", x); exe.run(); exe.get_output(0)      in steps
     exe.bind([x], [y])                a call without checks and allocation, on fixed memory
     exe.profile([x])                  where the time goes
     exe.time_evaluator()(x)           the time of a call
@@ -19,7 +21,6 @@ from __future__ import annotations
 import copy
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -28,14 +29,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.runtime.artefact.compiled import CompiledModel
+from dlc_core.runtime.artefact.compiled import (
+    ENTRIES,
+    MEMORY,
+    PART,
+    SAVE_HINT,
+    CompiledModel,
+    check_exportable,
+)
 from dlc_core.runtime.artefact.saving import save
 from dlc_core.runtime.call.arrays import as_host, contiguous
+from dlc_core.runtime.call.bound import BoundCall
 from dlc_core.runtime.call.callers import caller_for
-from dlc_core.runtime.call.calling import Copying, InPlace
+from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.call.checked import Caller, device_errors
+from dlc_core.runtime.call.copying import Copying
+from dlc_core.runtime.call.session import Session
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
+from dlc_core.runtime.interface.untrusted import decoding, text
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -67,42 +79,24 @@ def _replace_lock_in_child() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_replace_lock_in_child)
 
+_SESSIONS, _ENTRIES = "_sessions", "_entries"
+"""Attributes with the sessions of threads, and with entry points that have been asked for."""
+
 SHORT_SOURCE = 1 << 18
 """The maximum number of characters of code that artefacts keep by default."""
-
-_SAVE_HINT = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
-
-
-class BoundCall:
-    """A call on fixed memory: `call()` reads `inputs`, writes `outputs` in place, and returns them.
-
-    It checks and allocates nothing. It has its own scratch memory, so one bound call must not run in two
-    threads at once. Bind one for each thread.
-    """
-
-    __slots__ = ("_result", "_run", "inputs", "outputs")
-
-    def __init__(
-        self, run: Callable[[], None], inputs: Sequence[NDArray], outputs: Sequence[NDArray]
-    ) -> None:
-        self._run = run
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-        self._result = outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-    def __call__(self) -> Any:
-        self._run()
-        return self._result
 
 
 class Executable(CompiledModel):
     """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`."""
 
     regions: Mapping[str, Executable]
+    parts: Mapping[str, Executable]
     _caller: Caller | None = None
     _loaded: Any = None
     _code_owner: Executable | None = None
     """The executable that has the code, if this is one of its entry points."""
+    _shared: Executable | None = None
+    """The executable whose call path this one uses."""
     background: Callable[[], None] | None = None
     """Waits for work of the compile that goes on in the background, such as storing in the cache."""
 
@@ -127,26 +121,66 @@ class Executable(CompiledModel):
         """
         if self.device is not None and self._caller is None:
             self._load()
+        return self._copy(num_threads)
+
+    def _copy(self, num_threads: int) -> Executable:
         other = copy.copy(self)
         other.num_threads = num_threads
+        other.__dict__.pop(_SESSIONS, None)
         return other
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
         """Run on arrays in the order of `inputs`. Returns one array, or a tuple of arrays.
 
         Inputs are NumPy arrays, or objects that export their memory by DLPack or NumPy's interfaces.
-        Contiguous ones are not copied. Raises UsageError, before anything runs, for a wrong number, dtype or
-        shape.
+        Contiguous ones are not copied. `out`, an array or a sequence of arrays, is where the results are
+        written; it is returned. A single operator (`dlc.build`) also takes all its arrays by position, in the
+        order of its parameters; their number decides. Destinations may be strided, and must not overlap each
+        other or an input. Raises UsageError, before anything runs, for a wrong number, dtype or shape.
         """
         caller = self._caller or self._load()
-        outputs = caller.call(arrays, self._threads)
+        if out is None:
+            if len(arrays) != len(self.signature.inputs):
+                arrays, out = self.signature.with_destinations(arrays)  # type: ignore[assignment]
+        elif not isinstance(out, (list, tuple)):
+            out = (out,)
+        outputs = caller.call(arrays, self._threads, out)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Run on arrays by input name, and return all outputs by name."""
+    def run(self, feeds: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Run on arrays by input name, and return all outputs by name.
+
+        Without arrays it runs on those of `set_input`.
+        """
+        if feeds is None:
+            return self._own_session.run()
         caller = self._caller or self._load()
         outputs = caller.call(self._in_order(feeds), self._threads)
         return dict(zip(self._output_names, outputs))
+
+    def session(self) -> Session:
+        """A call in steps: `set_input`, `run`, `get_output`. It has state; use one in each thread."""
+        return Session(
+            self.signature, lambda arrays: (self._caller or self._load()).call(arrays, self._threads)
+        )
+
+    def set_input(self, key: int | str | None = None, value: Any = None, /, **named: Any) -> None:
+        """`set_input` of this thread's own session. So threads that call at once do not see each other's
+        inputs and outputs.
+        """
+        self._own_session.set_input(key, value, **named)
+
+    def get_output(self, key: int | str = 0, out: Any = None) -> Any:
+        """An output of the last `run()` of this thread (see `Session.get_output`)."""
+        return self._own_session.get_output(key, out)
+
+    @property
+    def _own_session(self) -> Session:
+        own = self.__dict__.setdefault(_SESSIONS, threading.local())  # atomic
+        if not hasattr(own, "session"):
+            own.session = self.session()
+        found: Session = own.session
+        return found
 
     def bind(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[NDArray | None] | None = None
@@ -192,50 +226,69 @@ class Executable(CompiledModel):
         else:
             assert isinstance(caller, Copying)
             run, figures = caller.measuring(given, len(sites), self._threads)
-        for _ in range(warmup):
-            run()
-        figures[:] = 0
-        start = time.perf_counter()
-        for _ in range(runs):
-            run()
-        total = time.perf_counter() - start
+        total = profiling.repeat(run, figures, runs, warmup)
         times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
         machine = cost.Machine.of(self.target.describe())
         limits = [limit for _, limit in explaining.estimates(self, machine)]
         return profiling.make_report(sites, times, limits, total, runs, self._threads, machine.executor)
 
     def time_evaluator(
-        self, number: int = 10, repeat: int = 3, min_repeat_ms: float = 0.0, warmup: int = 1
+        self,
+        entry: str | None = None,
+        *,
+        number: int = 10,
+        repeat: int = 3,
+        min_repeat_ms: float = 0.0,
+        warmup: int = 1,
     ) -> measure.TimeEvaluator:
         """Return a timer: `exe.time_evaluator(number=10, repeat=5)(*arrays)` returns a Timing, in seconds.
 
-        Inputs are bound first, so a call costs only its kernels. There are `repeat` measurements, each the
-        mean of `number` calls. `number` is increased until these calls together take at least `min_repeat_ms`
-        milliseconds. `warmup` calls run first.
+        `entry` names an entry point of a module with several. The arrays are those of a call, with or without
+        destinations. They are bound first, so a call costs only its kernels. There are `repeat` measurements,
+        each the mean of `number` calls. `number` is increased until these calls together take at least
+        `min_repeat_ms` milliseconds. `warmup` calls run first.
         """
+        if entry is not None:
+            options = {"number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms, "warmup": warmup}
+            return self[entry].time_evaluator(**options)  # type: ignore[arg-type]
 
         def bound(arrays: Sequence[Any]) -> Callable[[], object]:
             self.settle()
+            arrays, out = self.signature.with_destinations(arrays)
             self.signature.check_count(len(arrays))
             # Copy inputs that are not contiguous here, so that the copy is not measured.
             given = [
                 contiguous(as_host(array, f"input {value.name!r}", value.type.dtype))
                 for array, value in zip(arrays, self.signature.inputs, strict=True)
             ]
-            return self.bind(given)
+            return self.bind(given, out)
 
         return measure.TimeEvaluator(bound, number, repeat, min_repeat_ms, warmup)
 
     def __getitem__(self, name: str) -> Executable:
-        """An entry point of a module that was built with several, as an executable with the same code."""
-        found = self.about.get("entries", {}).get(name)
+        """The function of this name, as an executable that shares code and weights.
+
+        All executables of one function share its scratch memory; each has its own `num_threads`.
+        """
+        found = self.about.get(ENTRIES, {}).get(name)
         if found is None:
             have = ", ".join(self.entries) or "only the one that is called"
             raise UsageError(f"the executable has no entry point {name!r}", hint=f"it has: {have}")
-        signature = decode_signature(found["signature"])
-        about = {
-            key: value for key, value in self.about.items() if key != "sites" or found["symbol"] == self.entry
-        }
+        kept = self.__dict__.setdefault(_ENTRIES, {})
+        if name not in kept:
+            kept[name] = self._entry(name, found)
+        one: Executable = kept[name]._copy(self._threads)
+        one._shared = kept[name]
+        return one
+
+    def _entry(self, name: str, found: Mapping[str, Any]) -> Executable:
+        """An entry point that `about` describes."""
+        with decoding("an entry point"):
+            if PART in found:
+                part = self.parts[found[PART]] if found[PART] else self
+                return part[name] if name in part.entries and part is not self else part
+            signature, symbol = decode_signature(found["signature"]), text(found["symbol"])
+        others = () if symbol == self.entry else ("sites",)
         other = Executable(
             signature,
             self.artifact,
@@ -243,10 +296,10 @@ class Executable(CompiledModel):
             self.target,
             self.device,
             codegen=self.codegen,
-            entry=found["symbol"],
+            entry=symbol,
             num_threads=self._threads,
-            report=self.report,
-            about=about,
+            report={key: value for key, value in self.report.items() if key != MEMORY},
+            about={key: self.about[key] for key in self.about if key not in (ENTRIES, MEMORY, *others)},
             sources=self._sources,
         )
         other._code_owner = self
@@ -299,26 +352,12 @@ class Executable(CompiledModel):
 
         Returns the written files. Raises UnsupportedError if the target's code generator does not export.
         """
-        if self.program is not None:
-            raise UnsupportedError(
-                "parts of this model run on the host, in Python",
-                details=[
-                    *(f"{e['op']} ({', '.join(e['nodes'])}): {e['why']}" for e in self.about.get("host", ())),
-                    *(f"{name} runs on {region.target}" for name, region in self.regions.items()),
-                ],
-                hint=f"{_SAVE_HINT}; to export, end the model before these nodes, or"
-                " have sizes that depend on the inputs' shapes and elements",
-            )
-        if self.signature.donated:
-            raise UnsupportedError(
-                "inputs are donated, and exported code takes compact tensors",
-                hint=f"{_SAVE_HINT}; or compile without `donate`",
-            )
+        check_exportable(self)
         write = getattr(self.codegen, "export", None)
         if write is None:
             raise UnsupportedError(
                 f"target {self.target.kind.name!r} does not support export",
-                hint=_SAVE_HINT,
+                hint=SAVE_HINT,
             )
         files: list[Path] = write(self, Path(path))
         return files
@@ -351,6 +390,9 @@ class Executable(CompiledModel):
                     f"there is no device {self.target.kind.device!r} to run on",
                     hint="install the plugin that provides it; saving and exporting need no device",
                 )
+            if self._caller is None and self._shared is not None:
+                self._caller = self._shared._caller or self._shared._load()
+                self._loaded = self._shared._loaded
             if self._caller is None:
                 self._loaded = self._load_code()
                 self._caller = self._caller_of(self._loaded)

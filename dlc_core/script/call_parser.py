@@ -38,6 +38,7 @@ from dlc_core.script.source import dotted, short, suggestion
 from dlc_core.script.static import static_number
 from dlc_core.tir.intrinsics import (
     EXTERN,
+    PURE_EXTERN,
     address_of,
     call_kernel,
     check_call,
@@ -393,6 +394,9 @@ class CallParser(ExprParser):
     def _call_call_extern(self, node: ast.Call) -> Expr:
         """`(symbol, …, dtype=…)`, or the dtype first."""
         return self._foreign(node, "the function's name", EXTERN)
+
+    def _call_call_pure_extern(self, node: ast.Call) -> Expr:
+        return self._foreign(node, "the function's name", PURE_EXTERN)
 
     def _call_call(self, node: ast.Call) -> Expr:
         return self._foreign(node, "the intrinsic's name", "")

@@ -25,7 +25,7 @@ from dlc_core.ir.expr import (
     post_order,
 )
 from dlc_core.script.literals import float_text, quoted
-from dlc_core.tir.intrinsics import EXTERN, KERNEL, LAUNCH, STATUS, check_call, lookup
+from dlc_core.tir.intrinsics import EXTERN, KERNEL, LAUNCH, PURE_EXTERN, STATUS, check_call, lookup
 
 MAX_DEPTH = 40
 MAX_INLINE = 1500
@@ -137,8 +137,9 @@ class ExprPrinter:
             return f"T.call_kernel({_joined(quoted(e.name[len(KERNEL) :]), args)})"
         if e.name.startswith(LAUNCH) and e.dtype is STATUS:
             return f"T.launch_kernel({_joined(quoted(e.name[len(LAUNCH) :]), args)})"
-        if e.name.startswith(EXTERN):
-            return f'T.call_extern({_joined(quoted(e.name[len(EXTERN) :]), args)}, dtype="{e.dtype}")'
+        for prefix, word in ((EXTERN, "call_extern"), (PURE_EXTERN, "call_pure_extern")):
+            if e.name.startswith(prefix):
+                return f'T.{word}({_joined(quoted(e.name[len(prefix) :]), args)}, dtype="{e.dtype}")'
         entry = lookup(e.name)
         if entry is None or check_call(e) is not None:
             return f'T.call({_joined(quoted(e.name), args)}, dtype="{e.dtype}")'

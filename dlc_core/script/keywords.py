@@ -20,16 +20,17 @@ SYNONYMS = {
     "bitwise_and": "bitand", "bitwise_or": "bitor", "bitwise_xor": "bitxor", "bitwise_not": "bitnot",
     "shift_left": "shl", "shift_right": "shr", "Select": "select", "Ramp": "ramp", "Broadcast": "broadcast",
     "Shuffle": "vector_shuffle", "power": "pow", "fabs": "abs", "nearbyint": "round", "rint": "round",
-    "call_pure_extern": "call_extern", "boolean": "bool",
+    "boolean": "bool",
 }  # fmt: skip
 """Other names of expressions."""
 
 BINARY = ARITH | BITS | COMPARE | LOGIC
 
 SPECIAL = (
-    "Cast", "all", "any", "address_of", "bitnot", "broadcast", "call", "call_extern", "call_kernel", "cast",
-    "ceildiv", "if_then_else", "infinity", "launch_kernel", "likely", "max_value", "min_value", "neg", "not",
-    "ramp", "reinterpret", "select", "subgroup_matrix", "vector_concat", "vector_dot", "vector_shuffle",
+    "Cast", "all", "any", "address_of", "bitnot", "broadcast", "call", "call_extern", "call_kernel",
+    "call_pure_extern", "cast", "ceildiv", "if_then_else", "infinity", "launch_kernel", "likely",
+    "max_value", "min_value", "neg", "not", "ramp", "reinterpret", "select", "subgroup_matrix",
+    "vector_concat", "vector_dot", "vector_shuffle",
 )  # fmt: skip
 """Calls with special syntax."""
 

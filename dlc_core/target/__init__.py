@@ -2,7 +2,7 @@
 
 from dlc_core.target.artifact import COMPILED, Artifact, Codegen
 from dlc_core.target.description import BYTE_DOTS, COMPUTED, Description, Dot
-from dlc_core.target.target import STAGES, Option, Target, TargetKind
+from dlc_core.target.target import STAGES, Option, Target, TargetKind, TargetTag
 
 __all__ = [
     "BYTE_DOTS",
@@ -16,4 +16,5 @@ __all__ = [
     "Option",
     "Target",
     "TargetKind",
+    "TargetTag",
 ]

@@ -1,7 +1,9 @@
 """Targets: descriptions of machines to compile for. A kind declares typed options and a description record. A
 Target is a kind with options.
 
-    Target("npu -mcpu=big -num-threads=8")     text form, parsed against the kind's option schema
+    Target("npu -mcpu=big -num-threads=8")      text form, parsed against the kind's option schema
+    Target("boards/one")                        a tag: the name of a target that a plugin declares
+    Target("npu", host="cpu -mcpu=small")       nodes that the target does not support go to its host
     target.describe()                           the record that schedules and legality read
 
 Making or parsing a target does not access hardware, unless an option is left to "this machine".
@@ -11,15 +13,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from dlc_core.diag import TargetError, similar
 from dlc_core.support.record import record
 from dlc_core.target.description import Description as Description
 from dlc_core.target.facts import PREFIX, Facts, facts_of, text_of, with_facts
+from dlc_core.target.lookup import known_kinds, known_tags
+from dlc_core.target.text import read_target
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
@@ -30,6 +35,12 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 
 _EXPECTED = {"int": "a whole number", "bool": "true or false"}
 """The expected values of options, for errors."""
+
+ATTRIBUTES = ("keys", "model", "tag", "host")
+"""Options that every target has, so that no kind declares them."""
+
+CPU = 1
+"""The DLPack type of the processor that Python runs on."""
 
 Stages = tuple[str, ...]
 
@@ -91,10 +102,20 @@ class TargetKind:
     """The inputs of code generation besides the options: the machine that empty options mean, and tool
     versions.
     """
+    keys: tuple[str, ...] = ()
+    """Words for the family of machines, such as "cpu", the most special first. Schedule rules may require
+    some (`ScheduleRule.keys`)."""
+    device_type: int = CPU
+    """The DLPack type of the device that runs the code."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem, _GuardedCheck):
             object.__setattr__(self, "problem", _GuardedCheck(self.problem))
+        taken = [option.name for option in self.options if option.name in ATTRIBUTES]
+        if taken:
+            raise TargetError(
+                f"target kind {self.name!r} declares the option -{taken[0]}", hint="every target has it"
+            )
 
     def option(self, name: str) -> Option:
         for option in self.options:
@@ -105,8 +126,21 @@ class TargetKind:
         raise TargetError(
             f"target kind {self.name!r} has no option -{name}",
             hint=(f"did you mean -{close[0]}? " if close else "")
-            + f"options: {', '.join('-' + k for k in known) or 'none'}",
+            + f"options: {', '.join('-' + k for k in (*known, *ATTRIBUTES))}",
         )
+
+
+@record(frozen=True)
+class TargetTag:
+    """A name for a target, such as that of a board: `target` is its text without a tag.
+
+    Tags come from the hook `dlc_target_tags`. `doc` says what is named. Numbers of `target` should be those
+    of data sheets.
+    """
+
+    name: str
+    target: str
+    doc: str
 
 
 THREADS = "num-threads"
@@ -118,32 +152,82 @@ class Target:
     """A kind with its options; hashable, equal by value, printed as the text that parses back."""
 
     kind: TargetKind
-    options: tuple[tuple[str, Any], ...] = ()
-    facts: Facts = ()
+    options: tuple[tuple[str, Any], ...]
+    facts: Facts
     """Numbers of its description that the user has set (see `facts.py`)."""
+    own_keys: tuple[str, ...]
+    """Keys in addition to those of the kind."""
+    model: str
+    """The name of the machine's model, for tuners; it selects no code by itself."""
+    tag: str
+    """The tag that the target was made of; code does not depend on it."""
+    host: Target | None
+    """The target of nodes that this one does not support."""
+
+    def __init__(
+        self,
+        kind: TargetKind | Target | str | Mapping[str, Any],
+        options: tuple[tuple[str, Any], ...] = (),
+        facts: Facts = (),
+        own_keys: tuple[str, ...] = (),
+        model: str = "",
+        tag: str = "",
+        host: Target | str | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a target of its kind and parts, or of text, JSON or a target, to which only `host` is added.
+
+        Raises TargetError for a text that does not parse, and for a host that has a host.
+        """
+        if host is not None and not isinstance(host, Target):
+            host = Target(host)
+        if not isinstance(kind, TargetKind):
+            if options or facts or own_keys or model or tag:
+                raise TargetError(
+                    "a target of text takes no further parts", hint="write -name=value into the text"
+                )
+            made = kind if isinstance(kind, Target) else Target.parse(kind, known_kinds(), known_tags())
+            kind, options, facts, own_keys = made.kind, made.options, made.facts, made.own_keys
+            model, tag, host = made.model, made.tag, host or made.host
+        if host is not None and host.host is not None:
+            raise TargetError(f"the host of a target, {str(host)!r}, has a host of its own")
+        values = (kind, options, facts, own_keys, model, tag, host)
+        for name, value in zip(_FIELDS, values, strict=True):
+            object.__setattr__(self, name, value)
 
     @staticmethod
-    def parse(text: str | Mapping[str, Any], kinds: Mapping[str, TargetKind]) -> Target:
-        """Parse a target from `"kind -name=value …"`, JSON text, or a mapping with the key `kind`."""
-        if isinstance(text, Mapping):
-            given = dict(text)
-        elif text.lstrip().startswith("{"):
-            given = _from_json(text)
-        else:
-            given = _from_words(text)
-        name = given.pop("kind", None)
-        if name is None:
+    def parse(
+        text: str | Mapping[str, Any],
+        kinds: Mapping[str, TargetKind],
+        tags: Mapping[str, TargetTag] = MappingProxyType({}),
+    ) -> Target:
+        """Parse a target from `"kind -name=value …"`, `"tag -name=value …"`, JSON text, or a mapping with the
+        key `kind` or `tag`.  Options that follow a tag replace those of its target.
+        """
+        given = read_target(text)
+        name, tag = given.pop("kind", ""), given.pop("tag", "")
+        if not name and not tag:
             raise TargetError("a target needs a kind", hint=f"known kinds: {', '.join(kinds)}")
-        kind = kinds[name]
-        options = {}
+        if name and name not in kinds and ("/" in name or name in tags):
+            name, tag = "", name
+        base = Target(kinds[name], tag=tag) if name else _of_tag(tag, kinds, tags)
         facts = {key.removeprefix(PREFIX): given.pop(key) for key in list(given) if key.startswith(PREFIX)}
+        keys, host = given.pop("keys", ()), given.pop("host", None)
+        model = str(given.pop("model", base.model))
+        options = dict(base.options)
         for key, value in given.items():
-            option = kind.option(key)
-            options[key] = option.parse(value) if isinstance(value, str) and option.kind != "str" else value
+            option = base.kind.option(key)
+            made = option.parse(value) if isinstance(value, str) and option.kind != "str" else value
+            options[key] = tuple(made) if isinstance(made, list) else made
+        if host is not None and not isinstance(host, Target):
+            host = Target.parse(host, kinds, tags)
         return Target(
-            kind,
-            tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())),
-            facts_of(facts),
+            base.kind,
+            tuple(sorted(options.items())),
+            facts_of({**dict(base.facts), **facts}),
+            tuple(dict.fromkeys((*_words(keys), *base.own_keys))),
+            model,
+            tag,
+            host or base.host,
         )
 
     def __getitem__(self, name: str) -> Any:
@@ -177,6 +261,26 @@ class Target:
             return self
         return self.with_options(num_threads=count)
 
+    def for_code(self) -> Target:
+        """The target without what its code does not depend on: the tag, and the host.  Cache keys have the
+        text of it."""
+        return replace(self, tag="", host=None) if self.tag or self.host else self
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Words for the family of machines: those that were given, then those of the kind."""
+        return tuple(dict.fromkeys((*self.own_keys, *self.kind.keys)))
+
+    @property
+    def device(self) -> str:
+        """The name of the device that runs the code."""
+        return self.kind.device
+
+    @property
+    def device_type(self) -> int:
+        """The DLPack type of this device."""
+        return self.kind.device_type
+
     def values(self) -> dict[str, Any]:
         """Every option of the kind, defaults included."""
         return {option.name: self[option.name] for option in self.kind.options}
@@ -206,47 +310,46 @@ class Target:
         return self.kind.identity(self.values())
 
     def to_json(self) -> str:
+        return json.dumps(self._data())
+
+    def _data(self) -> dict[str, Any]:
         facts = {PREFIX + name: value for name, value in self.facts}
-        return json.dumps({"kind": self.kind.name, **dict(self.options), **facts})
+        named = {name: value for name, value in self._attributes().items() if value}
+        if self.host is not None:
+            named["host"] = self.host._data()
+        return {"kind": self.kind.name, **dict(self.options), **facts, **named}
+
+    def _attributes(self) -> dict[str, Any]:
+        """The attributes of every target besides the host, by name."""
+        return {"keys": self.own_keys, "model": self.model, "tag": self.tag}
 
     def __str__(self) -> str:
-        words = [self.kind.name]
-        for name, value in self.options:
-            text = (
-                ",".join(map(str, value))
-                if isinstance(value, tuple)
-                else str(value).lower()
-                if value in (True, False)
-                else str(value)
-            )
-            words.append(shlex.quote(f"-{name}={text}"))
+        words = [self.kind.name, *(_option_word(name, value) for name, value in self.options)]
         words += [shlex.quote(f"-{PREFIX}{name}={text_of(value)}") for name, value in self.facts]
+        words += [_option_word(name, value) for name, value in self._attributes().items() if value]
+        if self.host is not None:
+            words.append(_option_word("host", str(self.host)))
         return " ".join(words)
 
 
-def _from_json(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise TargetError("the target's JSON does not parse", why=str(error)) from None
-    if not isinstance(data, dict):
-        raise TargetError("the target's JSON must be an object with the key 'kind'")
-    return data
+_FIELDS = ("kind", "options", "facts", "own_keys", "model", "tag", "host")
 
 
-def _from_words(text: str) -> dict[str, Any]:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise TargetError(f"target {text!r} does not parse", why=str(error)) from None
-    if not words or words[0].startswith("-"):
-        raise TargetError(f"target {text!r} starts with its kind", hint='for example "kind -num-threads=2"')
-    given: dict[str, Any] = {"kind": words[0]}
-    for word in words[1:]:
-        name, equals, value = word.lstrip("-").partition("=")
-        if not word.startswith("-") or not name:
-            raise TargetError(
-                f"target {text!r}: {word!r} is not an option", hint="options are written -name=value"
-            )
-        given[name] = value if equals else "true"
-    return given
+def _of_tag(name: str, kinds: Mapping[str, TargetKind], tags: Mapping[str, TargetTag]) -> Target:
+    return replace(Target.parse(tags[name].target, kinds), tag=name)
+
+
+def _words(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Keys as a list, or as text with commas."""
+    return tuple(filter(None, given.split(","))) if isinstance(given, str) else tuple(given)
+
+
+def _option_word(name: str, value: Any) -> str:
+    """An option in the text of a target."""
+    if isinstance(value, tuple):
+        text = ",".join(map(str, value))
+    elif value in (True, False):
+        text = str(value).lower()
+    else:
+        text = str(value)
+    return shlex.quote(f"-{name}={text}")

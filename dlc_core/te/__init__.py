@@ -90,12 +90,13 @@ from dlc_core.te.tensor import (
     compute,
     placeholder,
     reduce_axis,
+    require,
 )
 from dlc_core.te.threads import ThreadAxis, thread_axis
+from dlc_core.tir.calls import call_extern, call_pure_extern
 from dlc_core.tir.intrinsics import absolute as abs
 from dlc_core.tir.intrinsics import (
     address_of,
-    call_extern,
     ceil,
     erf,
     exp,
@@ -150,6 +151,7 @@ __all__ = [
     "atan2",
     "atanh",
     "call_extern",
+    "call_pure_extern",
     "cast",
     "ceil",
     "collect",
@@ -196,6 +198,7 @@ __all__ = [
     "prod",
     "reduce",
     "reduce_axis",
+    "require",
     "round",
     "rsqrt",
     "scan",

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlc_core.diag import Span, UsageError
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, free_vars
 from dlc_core.te.extern import ExternOp, extern_nest
@@ -61,11 +62,13 @@ def create_prim_func(
         nest, inner = _nest(op, results[op], loop_vars)
         parts.append(nest)
         allocated += [b for b in (*results[op], *inner) if b not in params]
+    conditions = tuple(dict.fromkeys(row for op in order for row in op.conditions))
+    held = dict(attrs or {}) | ({CONDITIONS: conditions} if conditions else {})
     body = seq(*parts)
     for buffer in reversed(allocated):
         body = Alloc(buffer, body)
     symbols = dict.fromkeys([*scalars, *_symbols(params, order)])
-    return numbered(PrimFunc(name, (*params, *symbols), body, MappingProxyType(dict(attrs or {})), spans))
+    return numbered(PrimFunc(name, (*params, *symbols), body, MappingProxyType(held), spans))
 
 
 def _check_arguments(params: Sequence[Buffer], targets: Sequence[Tensor], sources: set[Buffer]) -> None:

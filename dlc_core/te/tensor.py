@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import ConditionRow
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.ir.expr import Expr, ExprLike, Var, as_expr, const, const_value, free_vars, loads_in
 from dlc_core.ir.types import Dim
@@ -71,6 +72,8 @@ class Operation:
     name: str
     buffer_refs: list[weakref.ref[Buffer]] = field(default_factory=list, init=False, repr=False)
     """Weak references to the buffers of its tensors, in order."""
+    conditions: list[ConditionRow] = field(default_factory=list, init=False, repr=False)
+    """What its definition assumes about symbolic dims; see `require`."""
 
     def results(self) -> tuple[tuple[tuple[Expr, ...], DType], ...]:
         """Shape and dtype of each tensor that the operation computes."""
@@ -79,6 +82,12 @@ class Operation:
     def reads(self) -> Iterable[Buffer]:
         """The buffers that the operation reads, in the order of first use."""
         raise NotImplementedError(f"{type(self).__name__}.reads")
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that the operation reads, in the order of first use, such as its padded input."""
+        found = ((buffer, producer_of(buffer)) for buffer in self.reads())
+        return tuple(Tensor(buffer) if made is None else Tensor(buffer, *made) for buffer, made in found)
 
     def free_vars(self) -> Iterable[Var]:
         """Variables that the operation does not bind, in the order of first use. They become by-value
@@ -202,6 +211,16 @@ def make_tensors(op: Operation) -> tuple[Tensor, ...]:
     for collected in _collectors.get():
         collected.extend(outputs)
     return tuple(outputs)
+
+
+def require(tensors: Iterable[Tensor], conditions: Iterable[ConditionRow]) -> None:
+    """Make every program that computes these tensors check conditions on symbolic dims in each call.
+
+    A condition is a tuple of the fields of an `ir.conditions.Condition`.
+    """
+    rows = tuple(conditions)
+    for operation in dict.fromkeys(t.op for t in tensors if t.op is not None):
+        operation.conditions.extend(rows)
 
 
 def placeholder(shape: Sequence[Dim], dtype_: DTypeLike = "float32", name: str = "placeholder") -> Tensor:

@@ -29,9 +29,10 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, symbols_of
 from dlc_core.op.declare import OpDecl, lowering_of
+from dlc_core.op.lower_graph import INLINE_CONSTANTS
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.graph.resolve_calls import INLINE
-from dlc_core.passes.lower.group import INLINE_CONSTANTS, lower_group
+from dlc_core.passes.lower.group import lower_group
 from dlc_core.tir.functor import replace_scalars
 from dlc_core.tir.interface import bind_dims
 from dlc_core.tir.stmt import PrimFunc

@@ -7,7 +7,10 @@ side effects too:
     kernel.<symbol>   a PrimFunc of the same module: buffers passed as `address_of` handles, scalars by value
     launch.<symbol>   such a PrimFunc whose body is one launch: after its arguments the extents of the thread
                       axes, in the order of `threads.launch_axes`
-    extern.<symbol>   a function outside the module, known to the target (a vendor's library or instruction)
+    extern.<symbol>   a function outside the module: a foreign function (`dlc_core.foreign`), or one that the
+                      target knows (a vendor's library or instruction)
+
+`pure_extern.<symbol>` is a foreign function whose result depends only on its arguments.
 
 *Convergent* intrinsics are executed by every thread of a group or by none. `barrier` orders memory: after it,
 all threads of a group see what the others wrote to shared and global memory before it. `subgroup_…` exchange
@@ -50,6 +53,7 @@ Reference = Callable[..., Any]
 KERNEL = "kernel."
 LAUNCH = "launch."
 EXTERN = "extern."
+PURE_EXTERN = "pure_extern."
 BULK = "bulk_copy"
 NOTE = "note"
 FUNCTIONS = (KERNEL, LAUNCH, EXTERN)
@@ -298,8 +302,8 @@ EFFECTS = CONVERGENT | {BULK, "prefetch", "check", "clock", NOTE}
 
 def lookup(name: str) -> Intrinsic | None:
     """The table entry. Kernels and externs get an entry for their name."""
-    if name.startswith(FUNCTIONS):
-        return Intrinsic(name, -1, _ANY, "free" if name.startswith(EXTERN) else "status")
+    if name.startswith((*FUNCTIONS, PURE_EXTERN)):
+        return Intrinsic(name, -1, _ANY, "free" if name.startswith((EXTERN, PURE_EXTERN)) else "status")
     return INTRINSICS.get(name)
 
 
@@ -476,15 +480,6 @@ def prefetch(handle: Expr) -> Expr:
 def barrier() -> Expr:
     """A barrier for the threads of a group. Use it under `Eval`."""
     return intrinsic("barrier")
-
-
-def call_extern(symbol: str, *args: Buffer | ExprLike, dtype_: DTypeLike = STATUS) -> Expr:
-    """A call of an external function that the target knows by its symbol. Buffers are passed by address.
-
-    Under `Eval` it is called for its side effect.
-    """
-    exprs = [address_of(a) if isinstance(a, Buffer) else as_expr(a) for a in args]
-    return call(EXTERN + symbol, exprs, dtype_)
 
 
 def vector_shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:

@@ -12,7 +12,7 @@ from dlc_core.diag import RuntimeFailure
 from dlc_core.driver import compile as compile_model
 from dlc_core.driver import find_target
 from dlc_core.plugin.registry import fresh_registry
-from dlc_core.runtime.call import calling
+from dlc_core.runtime.call import copying
 from dlc_core.testing.faults import EVERY, Faulty, executable_on
 from dlc_core.testing.levels.hostile import HostileLevel, check_fault
 from dlc_core.testing.levels.layers import inputs, layers
@@ -43,13 +43,13 @@ def test_faults_are_raised_on_request() -> None:
 def test_calls_that_leak_memory_are_found(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     check_fault(compiled, Faulty(compiled.device), "read")
     kept: list[Any] = []
-    upload = calling.Copying._upload
+    upload = copying.Copying._upload
 
     def keeping(self: Any, host: Any) -> Any:
         kept.append(upload(self, host))
         return kept[-1]
 
-    monkeypatch.setattr(calling.Copying, "_upload", keeping)
+    monkeypatch.setattr(copying.Copying, "_upload", keeping)
     with pytest.raises(AssertionError, match="whose read fails does not free its memory"):
         check_fault(compiled, Faulty(compiled.device), "read")
 

@@ -14,7 +14,7 @@ from dlc_core.cli.main import main
 from dlc_core.hooks import Command, hookimpl
 from dlc_core.plugin.builtin import COMMANDS
 from dlc_core.plugin.registry import fresh_registry
-from dlc_core.target import Option, TargetKind
+from dlc_core.target import Option, TargetKind, TargetTag
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,20 @@ def test_targets(capsys):
         def dlc_targets(self):
             return [board]
 
+        @hookimpl
+        def dlc_target_tags(self):
+            return [TargetTag("boards/large", "board -slots=16", "A large board.")]
+
     with fresh_registry({"boards": Boards()}):
+        assert main(["targets", "--tags"]) == 0
+        assert "boards/large  boards  A large board.  board -slots=16" in capsys.readouterr().out
+        assert main(["targets", "--tags", "--json"]) == 0
+        (record,) = json.loads(capsys.readouterr().out)
+        assert record["target"] == "board -slots=16"
+        assert main(["targets", "boards/large", "--set", "target.fma_latency=3"]) == 0
+        assert "machine of board -slots=16 -target.fma_latency=3.0" in capsys.readouterr().out
+        assert main(["targets", "boards/large", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["tag"] == "boards/large"
         assert main(["targets"]) == 0
         assert "no board attached" in capsys.readouterr().out
         assert main(["targets", "board"]) == 0

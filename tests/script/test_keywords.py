@@ -71,7 +71,7 @@ EXPRESSIONS = [
     ("T.exp(1)", "T.exp(T.float32(1.0))"),
     ("X[i, 0] * (1 / 4)", "X[i, 0] * T.float32(0.25)"),
     ("T.call_extern('float32', 'f', i)", 'T.call_extern("f", i, dtype="float32")'),
-    ("T.call_pure_extern('f', i, dtype='float32')", 'T.call_extern("f", i, dtype="float32")'),
+    ("T.call_pure_extern('float32', 'f', i)", 'T.call_pure_extern("f", i, dtype="float32")'),
 ]
 INDICES = [
     ("T.floordiv(i, 4)", "i // 4"),

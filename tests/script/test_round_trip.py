@@ -137,6 +137,7 @@ EXPRS: list[Expr] = [
     reinterpret("int32", VECTOR),
     intrinsic("if_then_else", IX < 4, A[IX, 0], X),
     call("extern.vendor_op", (X, IX), "float32"),
+    call("pure_extern.vendor.op", (X, IX), "float32"),
     call("unheard_of", (X,), "int8"),
     call("exp", (IX,), "int64"),
     A[IX, IX] + A[(IX, H[0].astype("int64"))],

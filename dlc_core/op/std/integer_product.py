@@ -24,6 +24,7 @@ from dlc_core.op.infer import Attrs, broadcast_dims, broadcast_into, check_dtype
 from dlc_core.op.reference import folded
 from dlc_core.op.std.binary import MUL, SUB, WHERE
 from dlc_core.op.std.convolution import CONV
+from dlc_core.op.std.creation import FULL
 from dlc_core.op.std.product import MATMUL
 from dlc_core.op.std.reduce import REDUCE_SUM
 from dlc_core.op.std.shape import RESHAPE
@@ -189,11 +190,9 @@ def _bordered(x: Node, zero: Node, padding: Sequence[int]) -> Node:
     point = const_array(zero)
     if point is not None:
         return PAD.build(x, pads=pads, value=float(point.item()))
-    ones = np.ones((1, 1, *(1,) * rank), np.bool_)
     sizes = x.shape[2:]
     if all(isinstance(size, int) for size in sizes):
-        border = list(zip(pads[: rank + 2], pads[rank + 2 :], strict=True))
-        inside = constant(np.pad(np.broadcast_to(ones, (1, 1, *sizes)), border))
+        inside = PAD.build(FULL.build(shape=(1, 1, *sizes), value=1.0, dtype="bool"), pads=pads)
         return WHERE.build(inside, PAD.build(x, pads=pads), zero)
     return PAD.build(_centred(x, zero), pads=pads)
 
@@ -228,7 +227,7 @@ def _column(value: Node, w: Node) -> Node:
 def _window_sums(x: Node, w: Node, attrs: Mapping[str, Any]) -> Node:
     """The sum of each window, first over the channels and then over the window."""
     channels = _sum(x, None, (1,))
-    ones = constant(np.ones((1, 1, *w.shape[2:]), np.int32))
+    ones = FULL.build(shape=(1, 1, *w.shape[2:]), value=1.0, dtype=INT32)
     return CONV.build(channels, ones, **attrs)
 
 

@@ -14,7 +14,7 @@ from dlc_core.arith import Analyzer
 from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import Function, Node, functions_of, post_order
-from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, conditions_of
+from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, ConditionRow, conditions_of
 from dlc_core.ir.expr import Binary, Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.expr import post_order as expr_post_order
 from dlc_core.ir.types import Dim, TensorType, Type, symbols_of
@@ -23,9 +23,6 @@ from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.std.control import body_dims
 
 DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-
-ConditionRow = tuple[str, Expr, Expr, str, str]
-"""A condition as an attribute holds it: its fields."""
 
 
 def dim_conditions(function: Function) -> tuple[ConditionRow, ...]:
@@ -143,4 +140,4 @@ def _pairs(a: Type, b: Type) -> Iterator[tuple[Dim, Dim]]:
             yield from _pairs(one, other)
 
 
-__all__ = ["CONDITIONS", "ConditionRow", "determined_dims", "dim_conditions", "dim_conditions_of_nodes"]
+__all__ = ["CONDITIONS", "determined_dims", "dim_conditions", "dim_conditions_of_nodes"]

@@ -19,10 +19,15 @@ from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.support.record import record
 
+ARGUMENTS = "arguments"
+"""The attribute of a graph that was made of one operator (see `Signature.arguments`)."""
+
 
 @record(frozen=True)
 class DescribeGraph(Pass):
-    """Set the module's attributes `signature` and `constants` from its entry, without changing it."""
+    """Set the module's attributes `signature`, `segments` (the signatures of its other entry points) and
+    `constants`, without changing its functions.
+    """
 
     name: ClassVar[str] = "describe_graph"
     stage: ClassVar[str] = "interface"
@@ -37,8 +42,13 @@ class DescribeGraph(Pass):
             if id(array.data) not in offsets:
                 offsets[id(array.data)] = size, array.data
                 size += -(-array.data.nbytes // ALIGN) * ALIGN
+        segments = {
+            name: interface_of(each, size)
+            for name, each in module.of_kind(Function).items()
+            if each.attrs.get("segment")
+        }
         signature = interface_of(function, size)
-        return module.with_attrs(signature=signature, constants=tuple(offsets.values()))
+        return module.with_attrs(signature=signature, segments=segments, constants=tuple(offsets.values()))
 
 
 def interface_of(function: Function, weights_size: int) -> Signature:
@@ -55,7 +65,7 @@ def interface_of(function: Function, weights_size: int) -> Signature:
 
 
 def with_conditions(signature: Signature, function: Function) -> Signature:
-    """Add the conditions on dims, and the host-computed dims, to a signature."""
+    """Add the conditions on dims, the host-computed dims, and the order of arguments, to a signature."""
     positions = {value.name: index for index, value in enumerate(signature.inputs)}
     attrs = function.attrs
     dims = {v for value in signature.inputs for v in value.type.symbols()}.union(data_dims(function))
@@ -64,6 +74,7 @@ def with_conditions(signature: Signature, function: Function) -> Signature:
         conditions=tuple(c for c in conditions_of(attrs.get(CONDITIONS, ())) if dims.issuperset(c.dims)),
         elements=tuple((var, positions[name], k) for var, name, k in attrs.get(ELEMENTS, ())),
         data_dims=attrs.get(DATA_DIMS, ()),
+        arguments=attrs.get(ARGUMENTS, ()),
     )
 
 
@@ -93,4 +104,4 @@ def _tensors(type_: Type) -> list[TensorType]:
     return [type_]
 
 
-__all__ = ["DescribeGraph", "arrays_of", "interface_of", "with_conditions"]
+__all__ = ["ARGUMENTS", "DescribeGraph", "arrays_of", "interface_of", "with_conditions"]

@@ -11,14 +11,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from dlc_core import te
-from dlc_core.diag import DlcError, Span, UnsupportedError
+from dlc_core.diag import Span
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import (
     CALL,
     CALL_PRIM,
     CONST,
-    GET,
-    TUPLE,
     Function,
     Node,
     const_array,
@@ -28,12 +26,13 @@ from dlc_core.graph.node import (
     post_order,
     rewrite,
 )
-from dlc_core.ir.expr import Var, const, const_value, free_vars
+from dlc_core.ir.expr import Var, const_value, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TupleType, Type
-from dlc_core.op.declare import OpDecl, lowering_of, tensor_types
-from dlc_core.op.lower import lower_tensors, with_plan
+from dlc_core.op.declare import OpDecl, tensor_types
+from dlc_core.op.lower import with_plan
+from dlc_core.op.lower_graph import INLINE_CONSTANTS, lower_graph, own_tensors
 from dlc_core.op.std.bands import BAND, JOIN_BANDS
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.base import Pass, PassContext
@@ -52,8 +51,6 @@ from dlc_core.tir.stmt import PrimFunc
 
 DENORMALS = "denormals"
 """PrimFunc attribute: "flush" if rounding to bfloat16 may replace denormal numbers by zero."""
-INLINE_CONSTANTS = 1
-"""Constants of at most this many elements become literals of the code."""
 
 
 def lower_group(function: Function, name: str) -> PrimFunc:
@@ -61,26 +58,10 @@ def lower_group(function: Function, name: str) -> PrimFunc:
 
     Raises UnsupportedError, naming every such node, when an op has no tensor lowering.
     """
-    missing = [n for n in post_order(function.body) if isinstance(n.op, OpDecl) and lowering_of(n) is None]
-    if missing:
-        raise UnsupportedError(
-            f"{len(missing)} node(s) of {function.name} have no tensor-level form",
-            spans=[span for n in missing for span in n.spans],
-            details=sorted({f"op {n.op.name}: {n.type}" for n in missing}),
-            hint="ops without a lowering run on the `reference` target",
-        )
-    values: dict[Node, tuple[te.Tensor, ...]] = {}
-    spans: dict[Span, None] = {}
-    inputs: list[te.Tensor] = []
-    for index, p in enumerate(function.params):
-        placeholder = te.placeholder(p.tensor_type.shape, p.dtype, f"p{index}")
-        values[p] = (placeholder,)
-        inputs.append(placeholder)
-    for n in post_order(function.body):
-        spans.update(dict.fromkeys(n.spans))
-        if n not in values:
-            values[n] = _lower_node(n, values)
-    results = _outputs(function, values, inputs)
+    inputs = [te.placeholder(p.tensor_type.shape, p.dtype, f"p{i}") for i, p in enumerate(function.params)]
+    values = lower_graph(function.body, dict(zip(function.params, inputs, strict=True)), function.name)
+    spans = dict.fromkeys(span for n in post_order(function.body) for span in n.spans)
+    results = own_tensors((t for result in function.results for t in values[result]), inputs)
     func = with_plan(te.create_prim_func(inputs, results, name, spans=tuple(spans)), values)
     doubtful = unproved_sizes(d for n in values for t in tensor_types(_fields(n)) for d in t.shape)
     return func.with_attrs(sizes=doubtful) if doubtful else func
@@ -88,42 +69,6 @@ def lower_group(function: Function, name: str) -> PrimFunc:
 
 def _fields(n: Node) -> tuple[Type, ...]:
     return n.type.fields if isinstance(n.type, TupleType) else (n.type,)
-
-
-def _lower_node(n: Node, values: dict[Node, tuple[te.Tensor, ...]]) -> tuple[te.Tensor, ...]:
-    if n.op is TUPLE:
-        return tuple(t for arg in n.args for t in values[arg])
-    if n.op is GET:
-        return (values[n.args[0]][n.attrs["index"]],)
-    if n.op is CONST:
-        array = const_array(n)
-        assert array is not None
-        if array.size > INLINE_CONSTANTS:
-            raise UnsupportedError(
-                "a large constant inside a group", spans=n.spans, hint="pass it as an argument"
-            )
-        literal = const(array.reshape(-1)[0].item(), n.dtype)
-        return (te.compute(n.shape, lambda *_: literal, "literal"),)
-    try:
-        return lower_tensors(n, [t for arg in n.args for t in values[arg]])
-    except DlcError as error:
-        raise error.at(n.spans) from None
-
-
-def _outputs(
-    function: Function, values: dict[Node, tuple[te.Tensor, ...]], inputs: Sequence[te.Tensor]
-) -> list[te.Tensor]:
-    """Return the result tensors. A result that is an input, or occurs twice, is copied."""
-    used = {t.buffer for t in inputs}
-    outputs: list[te.Tensor] = []
-    for result in function.results:
-        for tensor in values[result]:
-            if tensor.buffer in used:
-                source = tensor
-                tensor = te.compute(source.shape, lambda *i, s=source: s[i], "copy")
-            used.add(tensor.buffer)
-            outputs.append(tensor)
-    return outputs
 
 
 @record(frozen=True)

@@ -9,11 +9,13 @@ from typing import Any
 
 from dlc_core import te
 from dlc_core.diag import UsageError
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import CALL_PRIM, Function, get_item, make_tuple, node, param
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
+from dlc_core.passes.lower.describe import ARGUMENTS
 from dlc_core.schedule import Schedule, StagedSchedule
 from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.calls import called_kernels
@@ -29,8 +31,8 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
     """Make a module whose entry calls a PrimFunc: the result of `prim_func`, or one in a module.
 
     A program in a Schedule keeps that schedule. If there are several PrimFuncs, each one that no other calls
-    gets its own entry, and the module's attribute `entries` has their names. Raises UsageError if the buffers
-    that a program writes are not its last ones.
+    gets its own entry. The module's attribute `entries` has the names of PrimFuncs and of their entries.
+    Raises UsageError if the buffers that a program writes are not its last ones.
     """
     if isinstance(subject, IRModule):
         _no_arguments(subject, args)
@@ -39,9 +41,11 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
         _no_arguments(subject, args)
         return _of_module(scheduled_module(subject))
     func = _kernel(prim_func(subject, args))
+    written_order = func.buffers
     if not isinstance(subject, PrimFunc):
         func = _outputs_last(func)
-    return IRModule({ENTRY: _caller(func), func.name: func})
+    named = {"entries": {subject.name: ENTRY}} if isinstance(subject, PrimFunc) else {}
+    return IRModule({ENTRY: _caller(func, written_order), func.name: _unconditional(func)}, named)
 
 
 def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
@@ -102,16 +106,15 @@ def _of_module(module: IRModule) -> IRModule:
         roots = [module.entry, *(name for name in roots if name != module.entry)]
     functions: dict[str, Any] = {}
     entries: dict[str, str] = {}
+    callers: dict[str, Function] = {}
     for name, func in kernels.items():
         func = _kernel(func if func.name == name else replace(func, name=name))
-        functions[func.name] = func
+        functions[func.name] = _unconditional(func)
         if name in roots:
             entries[name] = ENTRY if name == roots[0] else f"{ENTRY}_{name}"
-            caller = _caller(func)
-            functions[entries[name]] = replace(caller, name=entries[name]).with_attrs(segment=True)
-    functions[ENTRY] = _caller(functions[KERNEL if roots[0] == ENTRY else roots[0]])
-    if len(entries) == 1:
-        return IRModule(functions)
+            callers[name] = _caller(func)
+            functions[entries[name]] = replace(callers[name], name=entries[name]).with_attrs(segment=True)
+    functions[ENTRY] = callers[roots[0]]
     return IRModule(functions, {"entries": {name: entries[name] for name in roots}})
 
 
@@ -126,8 +129,8 @@ def _scheduled(func: PrimFunc) -> PrimFunc:
     return replace(func, attrs=MappingProxyType({**func.attrs, "scheduled": True}))
 
 
-def _caller(func: PrimFunc) -> Function:
-    """Make a graph that calls a program on its inputs."""
+def _caller(func: PrimFunc, order: Sequence[Buffer] | None = None) -> Function:
+    """Make a graph that calls a program on its inputs. `order` has its buffers as the user listed them."""
     repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
     if repacked:
         raise UsageError(
@@ -163,8 +166,21 @@ def _caller(func: PrimFunc) -> Function:
     call = node(CALL_PRIM, params, attrs, type_)
     call.add_spans(func.spans)
     body = call if len(types) == 1 else make_tuple([get_item(call, i) for i in range(len(types))])
-    public = {"inputs": tuple(b.name for b in inputs), "outputs": tuple(b.name for b in outputs)}
+    listed = [b for b in order or buffers if b in buffers]
+    public: dict[str, Any] = {
+        "inputs": tuple(b.name for b in inputs),
+        "outputs": tuple(b.name for b in outputs),
+        ARGUMENTS: tuple(map(buffers.index, listed)),
+    }
+    if func.attrs.get(CONDITIONS):
+        public[CONDITIONS] = func.attrs[CONDITIONS]
     return Function(ENTRY, tuple(params), body, MappingProxyType(public))
+
+
+def _unconditional(func: PrimFunc) -> PrimFunc:
+    """The program without its conditions on dims, which its entry checks."""
+    held = {name: value for name, value in func.attrs.items() if name != CONDITIONS}
+    return replace(func, attrs=MappingProxyType(held)) if CONDITIONS in func.attrs else func
 
 
 def _type(buffer: Buffer) -> TensorType:

@@ -137,8 +137,13 @@ class ScheduleKernels(PrimFuncPass):
     def _candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
         own = rules_for(machine.description)
         found = [*(r for r in context.schedule_rules if r not in RULES), *own]
+        keys = () if context.target is None else context.target.keys
         allowed = [
-            r for r in found if (not self.rules or r.name in self.rules) and r.name not in context.disabled
+            r
+            for r in found
+            if (not self.rules or r.name in self.rules)
+            and r.name not in context.disabled
+            and set(r.keys).issubset(keys)
         ]
         return sorted(allowed, key=lambda rule: -rule.priority)
 

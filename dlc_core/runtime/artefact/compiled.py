@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.diag import UsageError
+from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
     from dlc_core.runtime.host_program.program import Program
+
+SAVE_HINT = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
+
+ENTRIES, PART = "entries", "part"
+"""The key, in `about`, of the entry points by name. Each has the symbol and the signature of code of this
+executable, or the name of a part; the part "" is the executable itself."""
 
 MEMORY = "memory"
 """The key of the recorded memory of calls, as JSON data (see `CallMemory.record`)."""
@@ -25,9 +31,9 @@ class CompiledModel:
     """A compiled model, as data.
 
     `program` is the host program, if parts of the model run on the host or on other devices. `regions` has
-    the models of other devices by name. If `device` is None, the model cannot run here, but it can be saved
-    and exported. `about` has facts of the compile that files keep; `report` has those that they do not keep:
-    seconds, the cache.
+    the models of other devices by name, `parts` the functions that were compiled separately. If `device` is
+    None, the model cannot run here, but it can be saved and exported. `about` has facts of the compile that
+    files keep; `report` has those that they do not keep: seconds, the cache.
     """
 
     def __init__(
@@ -46,6 +52,7 @@ class CompiledModel:
         program: Program | None = None,
         sources: Mapping[str, Callable[[], str]] | None = None,
         regions: Mapping[str, CompiledModel] | None = None,
+        parts: Mapping[str, CompiledModel] | None = None,
     ) -> None:
         self.signature = signature
         self.artifact = artifact
@@ -61,6 +68,7 @@ class CompiledModel:
             self.report.setdefault(MEMORY, self.about[MEMORY])
         self.program = program
         self.regions: Mapping[str, CompiledModel] = regions or {}
+        self.parts: Mapping[str, CompiledModel] = parts or {}
         self._sources = dict(sources or {})
 
     @property
@@ -87,13 +95,14 @@ class CompiledModel:
     @property
     def target_text(self) -> str:
         """The targets of its parts, that of the host last."""
-        found = dict.fromkeys(str(each.target) for each in (*self.regions.values(), self))
+        others = (*self.regions.values(), *self.parts.values())
+        found = dict.fromkeys(str(each.target) for each in (*others, self))
         return ", ".join(found)
 
     @property
     def entries(self) -> tuple[str, ...]:
         """The names of the entry points for `exe[name]`; empty if `exe` is the only one."""
-        return tuple(self.about.get("entries", ()))
+        return tuple(self.about.get(ENTRIES, ()))
 
     def add_sources(self, sources: Mapping[str, Callable[[], str]]) -> None:
         """Add forms for `source`. They are computed on request."""
@@ -120,4 +129,30 @@ class CompiledModel:
         )
 
 
-__all__ = ["MEMORY", "CompiledModel"]
+def check_exportable(model: CompiledModel) -> None:
+    """Raise UnsupportedError, with the reasons, unless all of a model is native code on compact tensors."""
+    if model.parts:
+        raise UnsupportedError(
+            "functions of this executable are compiled separately",
+            details=[f"part {name!r} runs on {part.target_text}" for name, part in model.parts.items()],
+            hint=f'{SAVE_HINT}; export the functions one by one: exe["{model.entries[-1]}"].export(path)',
+        )
+    if model.program is not None:
+        host = model.about.get("host", ())
+        raise UnsupportedError(
+            "parts of this model run on the host, in Python",
+            details=[
+                *(f"{each['op']} ({', '.join(each['nodes'])}): {each['why']}" for each in host),
+                *(f"{name} runs on {region.target}" for name, region in model.regions.items()),
+            ],
+            hint=f"{SAVE_HINT}; to export, end the model before these nodes, or"
+            " have sizes that depend on the inputs' shapes and elements",
+        )
+    if model.signature.donated:
+        raise UnsupportedError(
+            "inputs are donated, and exported code takes compact tensors",
+            hint=f"{SAVE_HINT}; or compile without `donate`",
+        )
+
+
+__all__ = ["ENTRIES", "MEMORY", "PART", "SAVE_HINT", "CompiledModel", "check_exportable"]

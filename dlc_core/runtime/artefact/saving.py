@@ -6,13 +6,14 @@
 A saved executable has the sections `code`, `weights`, `about` (JSON data for profiles and explanations),
 `program` if parts of it run on the host, and `source:<form>` for each kept source. Each region of another
 target is a separate executable: its sections have its name and "/" as a prefix, and its header is under
-`regions` in the header of the file.
+`regions` in the header of the file. Parts, functions that were compiled separately, are kept in the same way
+under `parts`, with the prefix "part:", the name and "/". A part may have regions; neither has parts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,10 @@ else:
     hosted = lazy("dlc_core.runtime.host_program.program")
 
 
+_PART = "part:"
+"""The beginning of the names of a part's sections."""
+
+
 @record(frozen=True)
 class Saved:
     """The contents of a file.
@@ -55,6 +60,8 @@ class Saved:
     codegen: str
     regions: Mapping[str, Saved]
     """The parts for other targets, by name."""
+    parts: Mapping[str, Saved]
+    """Functions that were compiled separately, by name."""
     core: str
     """The version of dlc-core that wrote it."""
 
@@ -90,6 +97,8 @@ def _header(exe: CompiledModel) -> dict[str, Any]:
     }
     if exe.regions:
         header["regions"] = {name: _header(region) for name, region in exe.regions.items()}
+    if exe.parts:
+        header["parts"] = {name: _header(part) for name, part in exe.parts.items()}
     return header
 
 
@@ -106,6 +115,8 @@ def _sections(
     sections = [(prefix + name, data) for name, data in own]
     for name, region in exe.regions.items():
         sections += _sections(region, f"{prefix}{name}/")
+    for name, part in exe.parts.items():
+        sections += _sections(part, f"{_PART}{name}/")
     # The weights are last, so that the sections that are read at once are contiguous.
     return [*sections, (f"{prefix}weights", bytes_of(exe.weights))]
 
@@ -153,17 +164,40 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
     program = None
     if f"{prefix}program" in opened.sections:
         program = hosted.Program.decode(bytes(opened.sections[f"{prefix}program"]))
-    listed = header.get("regions", {})
-    if not isinstance(listed, dict) or (listed and program is None):
+    if header.get("regions") and program is None:
         raise _malformed(path)
-    regions: dict[str, Saved] = {}
-    for name, region in listed.items():
-        region_prefix = f"{prefix}{name}/"
-        _check_complete(path, opened, region_prefix)
-        if not isinstance(region, dict) or "regions" in region:
-            raise _malformed(path)
-        regions[name] = _saved(path, opened, region, region_prefix, core)
-    return Saved(signature, artifact, weights, _about(opened, prefix), program, regions=regions, **texts)
+
+    def inner(kind: str, start: str, without: Sequence[str]) -> dict[str, Saved]:
+        return {
+            name: _inner(path, opened, data, f"{start}{name}/", core, without)
+            for name, data in _named(path, header.get(kind, {}))
+        }
+
+    return Saved(
+        signature,
+        artifact,
+        weights,
+        _about(opened, prefix),
+        program,
+        # Regions belong to the host program of a model, parts to the file: neither contains its own kind.
+        regions=inner("regions", prefix, ("regions", "parts")),
+        parts=inner("parts", _PART, ("parts",)),
+        **texts,
+    )
+
+
+def _named(path: Path, listed: Any) -> Iterable[tuple[str, Any]]:
+    if not isinstance(listed, dict):
+        raise _malformed(path)
+    return listed.items()
+
+
+def _inner(path: Path, opened: Opened, header: Any, prefix: str, core: str, without: Sequence[str]) -> Saved:
+    """A region or a part, whose header does not have the keys `without`."""
+    _check_complete(path, opened, prefix)
+    if not isinstance(header, dict) or any(key in header for key in without):
+        raise _malformed(path)
+    return _saved(path, opened, header, prefix, core)
 
 
 def _text(path: Path, value: Any) -> str:

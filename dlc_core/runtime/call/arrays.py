@@ -26,6 +26,10 @@ else:
     dlpack = lazy("dlc_core.runtime.memory.dlpack")
 
 
+MAX_OVERLAP_WORK = 1 << 12
+"""The number of candidate solutions that the test for overlapping strided arrays considers."""
+
+
 class NDArray:
     """A row-major array in a device's memory, which is freed with the last reference to the array.
 
@@ -175,6 +179,24 @@ def is_plain(array: np.ndarray[Any, Any]) -> bool:
     return flags.c_contiguous and flags.aligned
 
 
+def has_memory(value: Any) -> bool:
+    """Whether `as_host` gives a view of the value's own memory, so that writing to it changes the value."""
+    exports = any(hasattr(value, name) for name in ("__dlpack__", "__array_interface__"))
+    return isinstance(value, np.ndarray) or (
+        not isinstance(value, NDArray) and (exports or _is_buffer(value))
+    )
+
+
+def overlap(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays have a byte in common; also true if that is expensive to find out."""
+    if not np.may_share_memory(one, other):
+        return False
+    try:
+        return np.shares_memory(one, other, max_work=MAX_OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
 def _is_buffer(value: Any) -> bool:
     try:
         memoryview(value).release()
@@ -183,4 +205,4 @@ def _is_buffer(value: Any) -> bool:
     return True
 
 
-__all__ = ["NDArray", "as_host", "contiguous", "is_plain"]
+__all__ = ["NDArray", "as_host", "contiguous", "has_memory", "is_plain", "overlap"]

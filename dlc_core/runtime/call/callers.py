@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config
 from dlc_core.diag import UnsupportedError
-from dlc_core.runtime.call.calling import Copying, Evaluating, InPlace
+from dlc_core.runtime.call.calling import Evaluating, InPlace
 from dlc_core.runtime.call.checked import Caller, Host
+from dlc_core.runtime.call.copying import Copying
 from dlc_core.runtime.device import Device, shares_memory
 from dlc_core.runtime.guard.mode import mode_of
 from dlc_core.runtime.interface.signature import Signature

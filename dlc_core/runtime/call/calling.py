@@ -1,8 +1,8 @@
 """The call paths to a device.  `callers.caller_for` chooses one of three when the code is loaded.
 
     InPlace       the device works in this process's memory and gets the addresses of the caller's arrays
-    Copying       the device has its own memory; inputs are written there, outputs are read back
     Evaluating    the entry point takes and returns arrays
+    Copying       the device has its own memory; inputs are written there, outputs are read back (`copying`)
 
 All are re-entrant. Each call takes its own scratch memory from a free list, or allocates it. So there are
 at most as many blocks as there were simultaneous calls.
@@ -11,19 +11,24 @@ at most as many blocks as there were simultaneous calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import DlcError, UsageError
-from dlc_core.ir.dtype import DTypeLike
-from dlc_core.runtime.call.arrays import NDArray
-from dlc_core.runtime.call.checked import PLANS, Allocating, Checked, Host, device_errors, device_failure
-from dlc_core.runtime.device import Device, is_queued, prepare
-from dlc_core.runtime.guard.failures import RECORD_BYTES
+from dlc_core.diag import DlcError
+from dlc_core.runtime.call.arrays import is_plain
+from dlc_core.runtime.call.checked import (
+    PLANS,
+    Allocating,
+    Checked,
+    Destinations,
+    Host,
+    device_errors,
+    device_failure,
+)
+from dlc_core.runtime.device import Device, prepare
 from dlc_core.runtime.interface.signature import Plan, Shape, Signature
-from dlc_core.runtime.memory.host import address, bytes_of
+from dlc_core.runtime.memory.host import address, empty
 from dlc_core.runtime.memory.recycled import Recycled
 
 ndarray = np.ndarray
@@ -46,7 +51,7 @@ class InPlace(Checked):
         self._run = _launcher(device, entry, self.count + len(self.results) + 2, len(signature.symbols))
         self._call_plans: dict[tuple[Shape, ...], tuple[list[Callable[[], Host]], tuple[int, ...], int]] = {}
 
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+    def call(self, arrays: Sequence[Any], threads: int, out: Destinations = None) -> list[Any]:
         # For models that take microseconds, this function is most of the overhead of a call from Python.
         if len(arrays) != self.count:
             self.signature.check_count(len(arrays))
@@ -59,7 +64,11 @@ class InPlace(Checked):
         else:
             sizes = tuple([array.shape for array in arrays])
         allocators, scalars, size = self._call_plans.get(sizes) or self._call_plan(sizes)
-        outputs = [allocate() for allocate in allocators]
+        if out is None:
+            outputs = [allocate() for allocate in allocators]
+        else:
+            hosts = self.destinations(out, arrays, self.plan(sizes))
+            outputs = [a if is_plain(a) else empty(a.shape, a.dtype) for a in hosts]
         arena = self._take_arena(size)
         try:
             buffers = [address(a) for a in arrays]
@@ -74,7 +83,10 @@ class InPlace(Checked):
             raise device_failure(self._device, error) from error
         finally:
             self._arenas.append(arena)
-        return outputs
+        if out is None:
+            return outputs
+        copy_back(outputs, hosts)
+        return list(out)
 
     def _call_plan(self, sizes: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
         """The functions that create the outputs of a call with these sizes (see `Signature.call_sizes`), its
@@ -157,6 +169,13 @@ def _launcher(device: Device, entry: Any, buffers: int, scalars: int) -> Launch:
     return run
 
 
+def copy_back(results: Sequence[Host], hosts: Sequence[Host]) -> None:
+    """Copy results to the destinations whose memory the code could not write directly."""
+    for result, host in zip(results, hosts, strict=True):
+        if result is not host:
+            host[...] = result
+
+
 def keeping_alive(run: Callable[[], None], arguments: Any) -> Callable[[], None]:
     """A function that calls `run` and keeps `arguments` alive."""
 
@@ -164,165 +183,6 @@ def keeping_alive(run: Callable[[], None], arguments: Any) -> Callable[[], None]
         run()
 
     return bound
-
-
-class Copying(Checked):
-    """Calls on a device with its own memory."""
-
-    def __init__(self, signature: Signature, device: Device, entry: Any, weights: Host) -> None:
-        super().__init__(signature)
-        self.device = device
-        self._queued = is_queued(device)
-        self._entry = entry
-        with device_errors(device):
-            self._weights = self._constants(weights)
-        self._free: list[NDArray] = []
-
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        """Call. If all inputs are arrays on the device, the outputs are too."""
-        with device_errors(self.device):
-            return self._call(arrays, threads)
-
-    def _call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        on_device = bool(arrays) and all(isinstance(a, NDArray) and a.device is self.device for a in arrays)
-        if on_device:
-            self.signature.check_count(len(arrays))
-            for value, array in zip(self.signature.inputs, arrays, strict=True):
-                if array.dtype is not value.type.dtype:
-                    raise UsageError(f"input {value.name!r} is {array.dtype}, {value.type.dtype} is needed")
-            given = list(arrays)
-        else:
-            given = self.contiguous_arrays(arrays)
-        self.plan(self._call_sizes(given))
-        inputs = given if on_device else [self._upload(a) for a in given]
-        outputs = self.start(inputs, threads, partial(NDArray.empty, self.device))
-        self._wait()
-        return outputs if on_device else [o.numpy() for o in outputs]
-
-    def start(
-        self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
-    ) -> list[NDArray]:
-        """Launch on arrays of the device, and return the outputs. `empty` allocates them. If the device is
-        `queued`, the outputs are not yet computed when this returns.
-        """
-        plan = self.plan(self._call_sizes(inputs))
-        values = self.signature.outputs
-        outputs = [empty(s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)]
-        arena = self._take_arena(plan)
-        try:
-            with device_errors(self.device):
-                handles = [a.handle for a in (*inputs, *outputs, self._weights, arena)]
-                self.device.launch(self._entry, handles, plan.scalars, threads)
-            if self.signature.sites:
-                self._raise_recorded_on_device(arena)
-            elif not self._queued:
-                self._wait()
-        finally:
-            self._return_arena(arena)
-        return outputs
-
-    def _raise_recorded_on_device(self, arena: NDArray) -> None:
-        """Wait for the call, and raise the error in the record of failed checks."""
-        self._wait()
-        record = np.zeros(RECORD_BYTES, np.uint8)
-        with device_errors(self.device):
-            self.device.read(arena.handle, bytes_of(record))
-        if record.any():
-            self._clear(arena)
-        self.raise_recorded(record)
-
-    def _clear(self, arena: NDArray) -> None:
-        with device_errors(self.device):
-            self.device.write(arena.handle, memoryview(bytes(RECORD_BYTES)))
-
-    def _arena(self, size: int) -> NDArray:
-        """Scratch memory on the device, with an empty record of failed checks."""
-        arena = NDArray.empty(self.device, (size,), "uint8")
-        if self.signature.sites:
-            self._clear(arena)
-        return arena
-
-    def bind(
-        self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
-    ) -> tuple[Callable[[], None], list[Host]]:
-        plan, given, results = self.bound(inputs, outputs)
-        ins = [self._upload(a) for a in given]
-        outs = [NDArray.empty(self.device, r.shape, r.dtype) for r in results]
-        arena = self._arena(plan.arena)
-        arguments = [*ins, *outs, self._weights, arena]
-        run = prepare(self.device, self._entry, [a.handle for a in arguments], plan.scalars, threads)
-
-        def bound() -> None:
-            with device_errors(self.device):
-                for host, array in zip(given, ins, strict=True):
-                    if host.nbytes:
-                        self.device.write(array.handle, bytes_of(host))
-                run()
-                if self.signature.sites:
-                    self._raise_recorded_on_device(arena)
-                for host, array in zip(results, outs, strict=True):
-                    if host.nbytes:
-                        self.device.read(array.handle, bytes_of(host))
-
-        return self.with_dim_check(keeping_alive(bound, arguments), given), results
-
-    def measuring(self, inputs: Sequence[Any], sites: int, threads: int) -> tuple[Callable[[], None], Host]:
-        """A function that makes a call which the device measures, and the array [sites, 2] that it adds
-        nanoseconds and calls to.
-        """
-        host_arrays = self.contiguous_arrays(inputs)
-        given = [self._upload(a) for a in host_arrays]
-        plan = self.plan(self.signature.call_sizes(host_arrays))
-        values = self.signature.outputs
-        outs = [
-            NDArray.empty(self.device, s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)
-        ]
-        arguments = [*given, *outs, self._weights, self._arena(plan.arena)]
-        figures = np.zeros((max(1, sites), 2), np.int64)
-        device: Any = self.device
-
-        def run() -> None:
-            with device_errors(device):
-                device.measure(self._entry, [a.handle for a in arguments], plan.scalars, threads, figures)
-
-        return keeping_alive(run, arguments), figures
-
-    def release(self) -> None:
-        self._free.clear()
-
-    def _check_memory(self, plan: Plan) -> None:
-        """Does nothing: the device reports a lack of memory."""
-
-    def _upload(self, host: Host) -> NDArray:
-        return NDArray.from_host(self.device, host)
-
-    def _call_sizes(self, arrays: Sequence[Any]) -> tuple[Shape, ...]:
-        """Like `Signature.call_sizes`, also for arrays on the device. Arrays whose elements
-        determine dims are read.
-        """
-        with_elements = {index for _, index, _ in self.signature.elements}
-        return self.signature.call_sizes(
-            [a.numpy() if i in with_elements and isinstance(a, NDArray) else a for i, a in enumerate(arrays)]
-        )
-
-    def _wait(self) -> None:
-        with device_errors(self.device):
-            self.device.sync()
-
-    def _constants(self, weights: Host) -> NDArray:
-        return NDArray.from_host(self.device, weights)
-
-    def _take_arena(self, plan: Plan) -> NDArray:
-        while True:
-            try:
-                arena = self._free.pop()
-            except IndexError:
-                return self._arena(plan.arena)
-            if arena.nbytes >= plan.arena:
-                return arena
-
-    def _return_arena(self, arena: NDArray) -> None:
-        self._free.append(arena)
 
 
 class Evaluating(Allocating):
@@ -334,7 +194,7 @@ class Evaluating(Allocating):
         self._entry = entry
         self._weights = weights
 
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+    def allocating_call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.contiguous_arrays(arrays)
         sizes = self.signature.call_sizes(given)
         self.signature.bind_symbols(sizes)
@@ -346,4 +206,4 @@ class Evaluating(Allocating):
         """Does nothing: there is no scratch memory."""
 
 
-__all__ = ["Copying", "Evaluating", "InPlace", "Launch", "keeping_alive"]
+__all__ = ["Evaluating", "InPlace", "Launch", "keeping_alive"]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dlc_core.diag import DlcError, RuntimeFailure, UsageError
-from dlc_core.runtime.call.arrays import NDArray, as_host, contiguous, is_plain
+from dlc_core.runtime.call.arrays import NDArray, as_host, contiguous, has_memory, is_plain, overlap
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES, recorded_failure
 from dlc_core.runtime.interface.signature import Plan, Shape, Signature, Value
@@ -20,6 +20,9 @@ from dlc_core.runtime.memory.host import empty, long_lived_bytes
 
 Host = np.ndarray[Any, Any]
 
+Destinations = Sequence[Any] | None
+"""The arrays that a call writes its outputs to, in order; None if it allocates them."""
+
 PLANS = 1024
 """The number of plans that are cached for a model with symbolic dims."""
 
@@ -27,9 +30,10 @@ PLANS = 1024
 class Caller(Protocol):
     """A call path."""
 
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
-        """Call with these inputs, and return the outputs. Raises UsageError for invalid inputs, before
-        anything runs.
+    def call(self, arrays: Sequence[Any], threads: int, out: Destinations = None) -> list[Any]:
+        """Call with these inputs, and return the outputs: the arrays `out` if they are given, else new ones.
+
+        Raises UsageError for invalid inputs and destinations, before anything runs.
         """
         ...
 
@@ -178,11 +182,47 @@ class Checked:
 
         return self.with_dim_check(bound, given), results
 
-    def _check_outputs(self, outputs: Sequence[Host | None], plan: Plan) -> list[Host]:
+    def destinations(self, out: Sequence[Any], given: Sequence[Host], plan: Plan) -> list[Host]:
+        """The host arrays of a caller's destinations. They may have any strides.
+
+        Raises UsageError for a wrong number, shape or dtype, for memory that cannot be written, and for
+        arrays that overlap each other or an input of `given`.
+        """
+        self.check_output_count(out)
+        arrays: list[Host] = []
+        for index, (array, shape) in enumerate(zip(out, plan.outputs, strict=True)):
+            host = self.output_array(index, array, shape)
+            name = self.signature.outputs[index].name
+            if not (host.flags.writeable and has_memory(array)):
+                raise UsageError(f"output {name!r} cannot be written", hint="give a writeable array")
+            if any(overlap(host, other) for other in (*given, *arrays)):
+                raise UsageError(f"output {name!r} overlaps an input or another output")
+            arrays.append(host)
+        return arrays
+
+    def call_copying(
+        self,
+        call: Callable[[Sequence[Any], int], list[Any]],
+        arrays: Sequence[Any],
+        threads: int,
+        out: Sequence[Any],
+    ) -> list[Any]:
+        """A call for call paths that allocate results, which are then copied to destinations."""
+        given = self.contiguous_arrays(arrays)
+        hosts = self.destinations(out, given, self.plan(self.signature.call_sizes(given)))
+        for host, value in zip(hosts, call(given, threads), strict=True):
+            host[...] = value
+        return list(out)
+
+    def check_output_count(self, outputs: Sequence[Any]) -> None:
+        """Raise UsageError unless there are as many arrays as outputs."""
         values = self.signature.outputs
         if len(outputs) != len(values):
             details = [str(v) for v in values]
             raise UsageError(f"{len(outputs)} outputs given, {len(values)} needed", details=details)
+
+    def _check_outputs(self, outputs: Sequence[Host | None], plan: Plan) -> list[Host]:
+        self.check_output_count(outputs)
         return [
             self.plain_output(index, given, shape)
             for index, (given, shape) in enumerate(zip(outputs, plan.outputs, strict=True))
@@ -219,12 +259,18 @@ class Allocating(Checked, ABC):
     """Base of call paths that allocate the results of each call."""
 
     @abstractmethod
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]: ...
+    def allocating_call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+        """Call with these inputs, and return new arrays."""
+
+    def call(self, arrays: Sequence[Any], threads: int, out: Destinations = None) -> list[Any]:
+        if out is None:
+            return self.allocating_call(arrays, threads)
+        return self.call_copying(self.allocating_call, arrays, threads, out)
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int
     ) -> tuple[Callable[[], None], list[Host]]:
-        return self.bind_copying(self.call, inputs, outputs, threads)
+        return self.bind_copying(self.allocating_call, inputs, outputs, threads)
 
 
 def device_failure(device: Device, error: Exception) -> RuntimeFailure:
@@ -243,4 +289,13 @@ def device_errors(device: Device) -> Iterator[None]:
         raise device_failure(device, error) from error
 
 
-__all__ = ["Allocating", "Caller", "Checked", "Host", "check_bindable", "device_errors", "device_failure"]
+__all__ = [
+    "Allocating",
+    "Caller",
+    "Checked",
+    "Destinations",
+    "Host",
+    "check_bindable",
+    "device_errors",
+    "device_failure",
+]

@@ -16,7 +16,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.runtime.call.arrays import contiguous
 from dlc_core.runtime.call.calling import InPlace
-from dlc_core.runtime.call.checked import Host, check_bindable, device_errors
+from dlc_core.runtime.call.checked import Destinations, Host, check_bindable, device_errors
 from dlc_core.runtime.interface.signature import Donation, Plan, Shape
 from dlc_core.runtime.memory.host import address, empty
 
@@ -24,10 +24,10 @@ from dlc_core.runtime.memory.host import address, empty
 class Donating(InPlace):
     """Calls with donated inputs in this process's memory."""
 
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+    def call(self, arrays: Sequence[Any], threads: int, out: Destinations = None) -> list[Any]:
         given = self._call_inputs(arrays)
         plan = self.plan(self.signature.call_sizes(given))
-        results = self._call_results(given, plan)
+        results = self._call_results(given, plan, out)
         arena = self._take_arena(plan.arena)
         try:
             with device_errors(self._device):

@@ -16,8 +16,9 @@ import numpy as np
 from dlc_core.diag import RuntimeFailure, UnsupportedError
 from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.runtime.call.arrays import NDArray, contiguous
-from dlc_core.runtime.call.calling import Copying, InPlace
-from dlc_core.runtime.call.checked import Host, device_errors
+from dlc_core.runtime.call.calling import InPlace
+from dlc_core.runtime.call.checked import Destinations, Host, device_errors
+from dlc_core.runtime.call.copying import Copying
 from dlc_core.runtime.call.donating import Donating, first_part, with_capacity
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES
@@ -122,7 +123,9 @@ class _Guarded(InPlace):
 class GuardedInPlace(_Guarded):
     """Calls that return new arrays."""
 
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+    def call(self, arrays: Sequence[Any], threads: int, out: Destinations = None) -> list[Any]:
+        if out is not None:
+            return self.call_copying(self.call, arrays, threads, out)
         given = self.contiguous_arrays(arrays)
         plan = self.plan(self.signature.call_sizes(given))
         inputs = [self._sealed(index, array) for index, array in enumerate(given)]
@@ -211,6 +214,13 @@ class GuardedCopying(Copying):
         return super().start(
             given, threads, lambda shape, dtype_: self._empty(next(names), shape, dtype(dtype_))
         )
+
+    def _call_into(self, given: Sequence[Any], threads: int, out: Sequence[Any], plan: Plan) -> list[Any]:
+        if any(isinstance(array, NDArray) for array in out):
+            raise UnsupportedError(
+                "destinations on the device have no protected pages", hint="in guard mode, give host arrays"
+            )
+        return super()._call_into(given, threads, out, plan)
 
     def bind(
         self, inputs: Sequence[Any], outputs: Sequence[Host | None] | None, threads: int

@@ -24,8 +24,8 @@ from dlc_core.ir.expr import Expr, Var, as_expr
 from dlc_core.ir.types import TensorType
 from dlc_core.op.lookup import registered_ops
 from dlc_core.runtime.call.callers import caller_for
-from dlc_core.runtime.call.calling import Copying
 from dlc_core.runtime.call.checked import Allocating, Caller, Host, device_errors
+from dlc_core.runtime.call.copying import Copying
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.host_program.footprint import device_bytes, host_bytes
 from dlc_core.runtime.host_program.resident import Pool, ResidentValue, to_host
@@ -171,7 +171,7 @@ class Hosted(Allocating):
         made = caller.start([value.on_device(pool) for value in values], threads, pool.empty)
         return [ResidentValue(on=array) for array in made]
 
-    def call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
+    def allocating_call(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self.contiguous_arrays(arrays)
         self.signature.bind_symbols(self.signature.call_sizes(given))
         if not self._pools:

@@ -115,6 +115,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
         **({"sites": [list(astuple(site)) for site in signature.sites]} if signature.sites else {}),
         **({"guard": _guard_data(signature.guard, table)} if signature.guard else {}),
+        **({"arguments": list(signature.arguments)} if signature.arguments else {}),
     }
 
 
@@ -176,6 +177,8 @@ def _decode(data: Any) -> Signature:
     made = replace(made, donated=donated, conditions=conditions, sites=sites)
     if "guard" in data:
         made = replace(made, guard=_guard(data["guard"], at, made))
+    if "arguments" in data:
+        made = replace(made, arguments=_arguments(items(data["arguments"]), made))
     for value in (*made.inputs, *made.outputs):
         if any(isinstance(d, Expr) and d.dtype is not INDEX for d in value.type.shape):
             malformed(f"a dim of {value.name!r} is not an integer")
@@ -272,6 +275,15 @@ def _donation(row: list[Any], signature: Signature) -> Donation:
     if source.type.ndim != result.type.ndim or source.dtype is not result.dtype:
         malformed(f"{result.name!r} cannot extend {source.name!r}")
     return Donation(input_, output, integer(axis, 0, source.type.ndim - 1), integer(capacity, 1, LIMIT))
+
+
+def _arguments(indices: list[Any], signature: Signature) -> tuple[int, ...]:
+    """The order of an operator's parameters: each input and output once."""
+    count = len(signature.inputs) + len(signature.outputs)
+    found = tuple(integer(index, 0, count - 1) for index in indices)
+    if len(found) != count or len({*found}) != count:
+        malformed("the arguments are not each input and output once")
+    return found
 
 
 def _float(name: Any) -> DType:

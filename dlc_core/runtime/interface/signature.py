@@ -103,6 +103,9 @@ class Signature:
     checks."""
     guard: Guard | None = None
     """The memory layout of guard mode, if it was compiled in guard mode."""
+    arguments: tuple[int, ...] = ()
+    """The parameters of a single operator in the order in which it was written, as indices into inputs and
+    outputs: the order of a call that passes arrays for the outputs too. A model has none."""
 
     def __str__(self) -> str:
         text = f"({', '.join(map(str, self.inputs))}) -> ({', '.join(map(str, self.outputs))})"
@@ -125,20 +128,37 @@ class Signature:
         """Check the number, dtypes and ranks of the inputs. Raises UsageError that says what is expected."""
         self.check_count(len(arrays))
         for value, array in zip(self.inputs, arrays, strict=True):
-            if array.dtype != value.type.dtype.numpy:
-                raise UsageError(
-                    f"input {value.name!r} is {array.dtype}, {value.type.dtype} is needed",
-                    hint=f'convert it with .astype("{value.type.dtype}")',
-                )
-            if array.ndim != value.type.ndim:
-                raise self._mismatch(value, array.shape, f"it has {array.ndim} dims, not {value.type.ndim}")
+            self.check_input(value, array)
+
+    def check_input(self, value: Value, array: np.ndarray[Any, Any]) -> None:
+        """Check the dtype and the rank of one input."""
+        if array.dtype != value.type.dtype.numpy:
+            raise UsageError(
+                f"input {value.name!r} is {array.dtype}, {value.type.dtype} is needed",
+                hint=f'convert it with .astype("{value.type.dtype}")',
+            )
+        if array.ndim != value.type.ndim:
+            raise self._mismatch(value, array.shape, f"it has {array.ndim} dims, not {value.type.ndim}")
 
     def check_count(self, count: int) -> None:
         if count != len(self.inputs):
+            hint = "a call that writes to given arrays takes " if self.arguments else ""
+            values = (*self.inputs, *self.outputs)
             raise UsageError(
                 f"{count} input{'s' * (count != 1)} given, {len(self.inputs)} needed",
                 details=[str(value) for value in self.inputs],
+                hint=hint and hint + ", ".join(values[index].name for index in self.arguments),
             )
+
+    def with_destinations(self, arrays: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any] | None]:
+        """The inputs and the destinations among the positional arrays of a call. Their number decides whether
+        there are destinations: an operator takes arrays for all of `arguments`, or for its inputs only.
+        """
+        if not self.arguments or len(arrays) != len(self.arguments):
+            return arrays, None
+        placed = dict(zip(self.arguments, arrays, strict=True))
+        count = len(self.inputs)
+        return [placed[i] for i in range(count)], [placed[i] for i in range(count, len(placed))]
 
     def call_sizes(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Shape, ...]:
         """The sizes that a call's plan depends on: the inputs' shapes, and the elements of `elements`."""

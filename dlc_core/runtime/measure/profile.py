@@ -9,7 +9,8 @@ report.to_json()
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,19 @@ class Report:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
+
+
+def repeat(run: Callable[[], None], figures: Any, runs: int, warmup: int) -> float:
+    """Call an instrumented entry `runs` times after `warmup` calls, which `figures` does not count. Returns
+    the seconds of all runs together.
+    """
+    for _ in range(warmup):
+        run()
+    figures[:] = 0
+    start = time.perf_counter()
+    for _ in range(runs):
+        run()
+    return time.perf_counter() - start
 
 
 def make_report(

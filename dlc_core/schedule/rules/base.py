@@ -52,6 +52,8 @@ class ScheduleRule:
 
     name: ClassVar[str] = ""
     priority: ClassVar[int] = 0
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that a target must have, all of them, for the rule to be tried (`Target.keys`)."""
     decisions: ClassVar[tuple[str, ...]] = ()
     """Names of the decisions that the rule may make about a kernel; `--set` can change these."""
 

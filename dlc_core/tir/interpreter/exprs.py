@@ -38,6 +38,7 @@ from dlc_core.tir.intrinsics import (
     CONVERGENT,
     EXTERN,
     NOTE,
+    PURE_EXTERN,
     has_effect,
     kernel_symbol,
     launch_symbol,
@@ -291,8 +292,8 @@ class Writer:
         if symbol is not None:
             self.kernels.add(symbol)
             return f"kernels.launch({', '.join((repr(symbol), *kids))})"
-        if name.startswith(EXTERN):
-            return f"extern({name[len(EXTERN) :]!r}, {', '.join(kids)})"
+        if name.startswith((EXTERN, PURE_EXTERN)):
+            return f"extern({name.partition('.')[2]!r}, {', '.join(kids)})"
         if name in ("fma", "nextafter"):
             return f"{name}({', '.join(kids)}, {self.helper(f'dtype_{type_}', type_)})"
         if name == "pow":

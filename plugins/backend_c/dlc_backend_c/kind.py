@@ -113,4 +113,5 @@ KIND = TargetKind(
     problem=compiler_problem,
     host_rank=10,
     identity=identity,
+    keys=("cpu",),
 )

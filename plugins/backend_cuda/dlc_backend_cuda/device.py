@@ -8,13 +8,11 @@ from typing import Any
 from dlc_backend_cuda import nvrtc
 from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, PTX, TEXT
 from dlc_backend_cuda.driver import PycudaDriver
+from dlc_backend_cuda.kind import DLPACK
 from dlc_core.backend.driven import DrivenDevice, Session
 from dlc_core.backend.stream import Driver
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.target import Artifact, Target
-
-DLPACK = 2
-"""The device type of CUDA in DLPack."""
 
 
 class CudaDevice(DrivenDevice):

@@ -42,6 +42,8 @@ DEVICE_OPTIONS = (
     Option("device", "int", 0, "the number of the device that runs it"),
 )
 
+DLPACK = 2
+"""The DLPack type of CUDA devices."""
 AXES = ("x", "y", "z")
 SIDES = (1024, 1024, 64)
 """The maximum number of threads of a group along each axis."""
@@ -115,6 +117,8 @@ KIND = TargetKind(
     describe=description,
     problem=problem,
     identity=identity,
+    keys=("cuda", "gpu"),
+    device_type=DLPACK,
 )
 
 SIMULATED_KIND = TargetKind(
@@ -128,6 +132,7 @@ SIMULATED_KIND = TargetKind(
     ),
     describe=description,
     problem=compiler_problem,
+    keys=("cuda", "gpu"),
 )
 
-__all__ = ["AXES", "KIND", "SIMULATED_KIND", "description", "is_binary"]
+__all__ = ["AXES", "DLPACK", "KIND", "SIMULATED_KIND", "description", "is_binary"]

@@ -213,7 +213,8 @@ def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
         groups = {"m1": 512, "m2": 256, "m4": 128, "m8": 64}
         found = re.search(r"vset(?:i?)vli\s+[^\n]*\be32, (m[1248])\b", text)
         return (groups[found.group(1)] if found else 128), 32, True
-    return 128, 16, "fmaf" not in text
+    has_vectors = re.search(r"\bvadd\.f32\s+[dq]\d", addition)  # without NEON, floats are in s registers
+    return (128 if has_vectors else 0), 16, "fmaf" not in text
 
 
 __all__ = ["HostCpu", "abi_name", "describe", "host_cpu", "is_host", "usable_cores", "vector_facts"]

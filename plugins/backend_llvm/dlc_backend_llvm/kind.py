@@ -104,6 +104,7 @@ KIND = TargetKind(
     describe=description,
     host_rank=100,
     identity=identity,
+    keys=("cpu",),
 )
 
 EMULATED = replace(

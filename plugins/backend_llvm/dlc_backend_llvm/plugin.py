@@ -18,6 +18,13 @@ def dlc_targets() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_target_tags() -> Iterable[Declaration]:
+    from dlc_backend_llvm.tags import TAGS
+
+    return TAGS
+
+
+@hookimpl
 def dlc_codegens() -> Iterable[Declaration]:
     return [
         Deferred("llvm", "dlc_backend_llvm.codegen:CODEGEN"),

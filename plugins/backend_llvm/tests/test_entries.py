@@ -60,11 +60,34 @@ def test_a_schedule_of_a_module(module):
     np.testing.assert_array_equal(exe["double"](X), X * 2)
 
 
-def test_a_single_program_has_no_attributes(module):
+def test_a_single_program_is_called_by_name_too(module):
     exe = dlc.build(module["add"], "llvm")
-    assert exe.entries == ()
-    with pytest.raises(UsageError, match="only the one that is called"):
-        exe["add"]
+    assert exe.entries == ("add",)
+    np.testing.assert_array_equal(exe["add"](X), X + 1)
+    with pytest.raises(UsageError, match="it has: add"):
+        exe["double"]
+
+
+def test_functions_of_other_targets_are_in_one_executable(module, tmp_path):
+    exe = dlc.build({"llvm": module["add"], "reference": module["double"]})
+    exe.save(tmp_path / "both.dlc")
+    for each in (exe, dlc.open(tmp_path / "both.dlc")):
+        np.testing.assert_array_equal(each["add"](X), X + 1)
+        np.testing.assert_array_equal(each["double"](X), X * 2)
+        assert each["double"].target.kind.name == "reference"
+    with pytest.raises(UnsupportedError, match="part 'reference' runs on reference"):
+        exe.export(tmp_path / "both.so")
+
+
+def test_weights_of_graphs_are_separate():
+    x = dlc.graph.param("x", dlc.graph.constant(X).type)
+    graphs = {
+        name: dlc.graph.Function(name, (x,), dlc.ops()[op].build(x, dlc.graph.constant(X + 1)))
+        for name, op in (("main", "add"), ("scale", "mul"))
+    }
+    exe = dlc.compile(IRModule(graphs), "llvm")
+    np.testing.assert_array_equal(exe(X), X + X + 1)
+    np.testing.assert_array_equal(exe["scale"](X), X * (X + 1))
 
 
 def test_artefacts_keep_the_names(exe, tmp_path):

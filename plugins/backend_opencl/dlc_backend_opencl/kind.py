@@ -42,6 +42,8 @@ OPTIONS = (
     Option("extensions", "strs", (), "extensions of the device, such as cl_khr_fp64"),
 )
 
+DLPACK = 4
+"""The DLPack type of OpenCL devices."""
 AXES = ("x", "y", "z")
 _GROUPS = (1 << 31) - 1
 """The maximum number of groups along an axis. OpenCL limits only the number of threads, which has at least 32
@@ -141,6 +143,8 @@ KIND = TargetKind(
     describe=description,
     problem=problem,
     identity=identity,
+    keys=("opencl", "gpu"),
+    device_type=DLPACK,
 )
 
 SIMULATED_KIND = TargetKind(
@@ -155,10 +159,12 @@ SIMULATED_KIND = TargetKind(
     describe=description,
     problem=compiler_problem,
     identity=identity,
+    keys=("opencl", "gpu"),
 )
 
 __all__ = [
     "AXES",
+    "DLPACK",
     "FP64",
     "INTEGER_DOTS",
     "KIND",

@@ -33,6 +33,7 @@ class ProcessorRule(ScheduleRule):
         # Rules are identified by their names, and each of these wraps one of the core's.
         self.name = f"opencl.{rule.name}"  # type: ignore[misc]
         self.priority = _FIRST + rule.priority  # type: ignore[misc]
+        self.keys = rule.keys  # type: ignore[misc]
         self.decisions = rule.decisions  # type: ignore[misc]
 
     @property

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dlc_core.graph.node import CONST, PARAM, Function, Node, make_tuple, node, param
+from dlc_core.ir.conditions import ConditionRow
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import symbols_of
 from dlc_core.op.declare import fresh_dims
-from dlc_core.passes.graph.dim_conditions import CONDITIONS, ConditionRow
+from dlc_core.passes.graph.dim_conditions import CONDITIONS
 from dlc_frontend_onnx.sizes import Frame, Holders
 
 

@@ -23,13 +23,14 @@ from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS, DataDim, Element
 from dlc_core.graph.node import PARAM, Node, constant, post_order
 from dlc_core.graph.shapes import intersected_bounds
 from dlc_core.ir.bounds import Bounds
+from dlc_core.ir.conditions import ConditionRow
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars, ne
 from dlc_core.ir.expr import post_order as operands_first
 from dlc_core.ir.types import TensorType, TupleType, symbols_of
 from dlc_core.op import std
 from dlc_core.op.declare import fresh_dims
-from dlc_core.passes.graph.dim_conditions import ConditionRow, dim_conditions_of_nodes
+from dlc_core.passes.graph.dim_conditions import dim_conditions_of_nodes
 from dlc_frontend_onnx.floats import FLOATS, in_floats
 from dlc_frontend_onnx.floats import RULES as FLOAT_RULES
 from dlc_frontend_onnx.shapes import Known, ShapeTable, at_most, element, has_elements, objects, simple

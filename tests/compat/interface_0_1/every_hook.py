@@ -8,6 +8,7 @@ import numpy as np
 
 from dlc_core.backend import Partitioner, RegionPattern, SimulatedDevice, SourceCodegen
 from dlc_core.config import Knob
+from dlc_core.foreign import ForeignFunction, PythonCallable
 from dlc_core.graph import Function, param
 from dlc_core.hooks import Command, hookimpl
 from dlc_core.ir.module import IRModule
@@ -22,7 +23,7 @@ from dlc_core.rewrite import Rule, const_var, match_op, var
 from dlc_core.schedule import TensorIntrin
 from dlc_core.schedule.rules.base import ScheduleRule
 from dlc_core.script import T
-from dlc_core.target import Description, Option, TargetKind
+from dlc_core.target import Description, Option, TargetKind, TargetTag
 from dlc_core.testing import ExpectedFailure, Unsupported
 from dlc_core.testing.cases import Case, Trial
 from dlc_core.testing.models import Models
@@ -43,6 +44,10 @@ TIMES = op(
     lower=elementwise("frozen_times", lambda x, *, factor: x * factor),
     samples=unary_samples(),
 )
+
+
+def half(x):
+    return x / 2
 
 
 def model(size=8):
@@ -231,6 +236,11 @@ def dlc_tensor_intrins():
 
 
 @hookimpl
+def dlc_foreign_functions():
+    return [ForeignFunction("frozen.half", "(float32 x) -> float32", [PythonCallable(half)], pure=True)]
+
+
+@hookimpl
 def dlc_partitioners():
     dense = match_op("matmul", var("x"), const_var("w"))
     return [Partitioner("frozen-dense", "frozen", [RegionPattern("dense", dense, has_eight_rows)])]
@@ -262,3 +272,8 @@ def dlc_expectations():
 @hookimpl
 def dlc_models():
     return [Models("frozen", cases)]
+
+
+@hookimpl
+def dlc_target_tags():
+    return [TargetTag("frozen/board", "frozen -cores=2", "a board for the test")]
