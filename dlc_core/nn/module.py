@@ -299,7 +299,7 @@ def _named(model: Module, results: Any) -> dict[str, Tensor]:
     elif isinstance(results, Mapping):
         named = {str(name): value for name, value in results.items()}
     elif isinstance(results, (tuple, list)):
-        named = {f"output{i}": value for i, value in enumerate(results)}
+        named = {f"output{i}": value for i, value in enumerate(_flat(results))}
     else:
         named = {}
     if not named or not all(isinstance(value, Tensor) for value in named.values()):
@@ -308,6 +308,12 @@ def _named(model: Module, results: Any) -> dict[str, Tensor]:
             hint="give a Tensor, a tuple of them, or a dict of them",
         )
     return named
+
+
+def _flat(results: Any) -> Iterator[Any]:
+    """The items of nested tuples in order."""
+    for item in results:
+        yield from _flat(item) if isinstance(item, (tuple, list)) else (item,)
 
 
 class _NumberedModules(Module):
@@ -345,4 +351,27 @@ class ModuleList(_NumberedModules):
     """Modules in a list; their owner calls them."""
 
 
-__all__ = ["InputSpec", "Module", "ModuleList", "Parameter", "Sequential"]
+class ModuleDict(Module):
+    """Modules by name; their owner calls them."""
+
+    def __init__(self, parts: Mapping[str, Module]) -> None:
+        for name, part in parts.items():
+            if not isinstance(part, Module):
+                raise UsageError(f"item {name!r} of a ModuleDict is {part!r}, not a module")
+            setattr(self, name, part)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __getitem__(self, name: str) -> Module:
+        return self._modules[name]
+
+    def items(self) -> Iterator[tuple[str, Module]]:
+        """The names and the modules."""
+        return iter(self._modules.items())
+
+
+__all__ = ["InputSpec", "Module", "ModuleDict", "ModuleList", "Parameter", "Sequential"]

@@ -202,10 +202,12 @@ def matmul(a: Any, b: Any, *, transpose_a: bool = False, transpose_b: bool = Fal
 
 
 def maximum(a: Any, b: Any) -> Tensor:
+    """The larger of two tensors or numbers, element by element."""
     return _binary("maximum", a, b)
 
 
 def minimum(a: Any, b: Any) -> Tensor:
+    """The smaller of two tensors or numbers, element by element."""
     return _binary("minimum", a, b)
 
 
@@ -216,6 +218,7 @@ def where(cond: Tensor, a: Any, b: Any) -> Tensor:
 
 
 def relu(x: Tensor) -> Tensor:
+    """max(x, 0)"""
     return call("relu", x)
 
 
@@ -225,18 +228,22 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
+    """x sigmoid(x)"""
     return call("silu", x)
 
 
 def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))"""
     return call("sigmoid", x)
 
 
 def tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
     return call("tanh", x)
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """exp(x) over its sum along an axis."""
     return call("softmax", x, axis=axis)
 
 
