@@ -38,7 +38,7 @@ from dlc_core.ir.dtype import STRING, DType, dtype
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.plan import Plan
 from dlc_core.ir.structural import Structure, Structured, array_digest
-from dlc_core.ir.text import Printable
+from dlc_core.ir.text import Pickled, Printable
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
 from dlc_core.support.record import record
 
@@ -60,7 +60,7 @@ CALL, CALL_PRIM = Op("call"), Op("call_prim")
 STRUCTURAL = {op.name: op for op in (PARAM, CONST, TUPLE, GET, CALL, CALL_PRIM)}
 
 
-class Array(Structured):
+class Array(Structured, Pickled):
     """A constant's data by reference. Arrays are compared by identity, so that weights are never copied or
     hashed.
 
@@ -145,7 +145,7 @@ def merged_spans(known: tuple[Span, ...], more: Iterable[Span]) -> tuple[Span, .
     return (known + new)[:MAX_SPANS] if new else known
 
 
-class Node(Structured):
+class Node(Structured, Pickled):
     """A value of the graph.  Build it with `node(...)`; never mutate it (its spans excepted)."""
 
     __slots__ = ("__weakref__", "args", "attrs", "context", "op", "spans", "type")

@@ -1,17 +1,37 @@
-"""`value.script()` and `value.show()` for modules and functions of both levels."""
+"""`value.script()` and `value.show()` for modules and functions of both levels, and `pickle` for all IR."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
+
+from dlc_core.support.package import public
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PACKAGE = __name__.partition(".")[0]
+
+class Pickled:
+    """Base class of immutable values that pickle as their JSON, with the data of arrays beside it.
+
+    Two values of one pickle are read back separately: they no longer share variables or nodes. Copies of a
+    value, deep ones too, are the value itself.
+    """
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Raises UsageError for a value that has no JSON, such as a module with objects in its attributes."""
+        found: tuple[Any, ...] = public("script").reduced(self)
+        return found
+
+    def __copy__(self) -> Pickled:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Pickled:
+        return self
 
 
-class Printable:
+class Printable(Pickled):
     """Base class of values that print as script."""
 
     __slots__ = ()
@@ -20,13 +40,8 @@ class Printable:
         """The value as Python text, which `dlc.script.parse` reads back. Large constants are named, not
         shown; `to_script` returns them too.
         """
-        return str(_printer().script(self))
+        return str(public("script").script(self))
 
     def show(self, console: Console | None = None) -> None:
         """Print the text in colours; without colours if the output is not a terminal."""
-        _printer().show(self, console)
-
-
-def _printer() -> Any:
-    # The printer is in a higher layer, and the package loads it on first use.
-    return sys.modules[_PACKAGE].script
+        public("script").show(self, console)

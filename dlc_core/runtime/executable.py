@@ -18,13 +18,12 @@ exported here.
 
 from __future__ import annotations
 
-import copy
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -123,8 +122,17 @@ class Executable(CompiledModel):
             self._load()
         return self._copy(num_threads)
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Raises UsageError: opening a file checks it, and unpickling would not."""
+        raise UsageError(
+            "an executable cannot be pickled",
+            why="its code is loaded into this process",
+            hint="exe.save(path) writes a file, which dlc.open reads in any process",
+        )
+
     def _copy(self, num_threads: int) -> Executable:
-        other = copy.copy(self)
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
         other.num_threads = num_threads
         other.__dict__.pop(_SESSIONS, None)
         return other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
@@ -81,6 +82,19 @@ class TensorIntrin:
                 f"intrinsic {self.name}: parameter {unknown[0]} of impl is no stride or offset of a buffer "
                 "and no parameter of desc"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Raises UsageError for functions that cannot be pickled, such as those inside of functions."""
+        for function in (self.reference, *self.externs.values()):
+            try:
+                pickle.dumps(function)
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                raise UsageError(
+                    f"the functions of intrinsic {self.name!r} cannot be pickled",
+                    why=str(error),
+                    hint="define them in a module, not inside of a function",
+                ) from None
+        return TensorIntrin, (self.name, self.desc, self.impl, self.reference, dict(self.externs), self.doc)
 
     @property
     def _scalars(self) -> set[str]:

@@ -14,7 +14,6 @@ block.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -47,17 +46,17 @@ from dlc_core.schedule import tensor_copy as tensor_copies
 from dlc_core.schedule import tensorize as tensorizing
 from dlc_core.schedule import trim as trimming
 from dlc_core.schedule import widen as widening
+from dlc_core.schedule.copied import Copied
 from dlc_core.schedule.handles import BlockRV, Copy, LoopRV, Loops
 from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.intrin import TensorIntrin
-from dlc_core.schedule.sampling import Sampling
-from dlc_core.schedule.traced import Traced, primitive
+from dlc_core.schedule.traced import primitive
 from dlc_core.schedule.tree import Program, prepared
 from dlc_core.tir.stmt import Block, For, PrimFunc
 from dlc_core.tir.tensor_copy import Bulk
 
 
-class Schedule(Sampling):
+class Schedule(Copied):
     """A PrimFunc, or all PrimFuncs of a module, under transformation.
 
     Blocks are identified by name; duplicate names in a function get a number.  `seed` seeds the sampling
@@ -80,23 +79,13 @@ class Schedule(Sampling):
             functions, working = {program.name: program}, program.name
         module = program if isinstance(program, IRModule) else None
         programs = {name: Program(func) for name, func in prepared(functions).items()}
-        super().__init__(programs, module, working)
+        super().__init__(programs, module, working, intrins)
         self._random.seed(seed)
-        self._intrins: ChainMap[str, TensorIntrin] = ChainMap({}, intrins)  # type: ignore[arg-type]
-        self._used: dict[str, TensorIntrin] = {}
-        self.plans: list[object] = []
-        """The plans that a rule applied, as values; a kernel keeps their text."""
 
     @property
     def func(self) -> PrimFunc:
         """The current function."""
         return self._program.func
-
-    @property
-    def mod(self) -> IRModule:
-        """The current module; a module of one function if the schedule is of a function."""
-        module = IRModule(entry=self._working) if self._module is None else self._module
-        return module.with_functions({name: program.func for name, program in self._programs.items()})
 
     @primitive
     def work_on(self, func: str) -> None:
@@ -107,17 +96,6 @@ class Schedule(Sampling):
     def show(self) -> str:
         """The loop nest with its blocks, one line each."""
         return "\n".join(self._program.outline())
-
-    def copy(self) -> Schedule:
-        """Return an independent schedule of the current program; handles are valid for both."""
-        other = Schedule.__new__(Schedule)
-        programs = {name: Program(program.func) for name, program in self._programs.items()}
-        Traced.__init__(other, programs, self._module, self._working)
-        other.trace.steps.extend(self.trace.steps)
-        other._random.setstate(self._random.getstate())
-        other._intrins, other._used = self._intrins.copy(), dict(self._used)
-        other.plans = list(self.plans)
-        return other
 
     # Blocks and loops.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.diag import ScheduleError, UsageError
@@ -307,6 +307,14 @@ class StagedSchedule:
     def stages(self) -> tuple[Stage, ...]:
         """All stages, in the order of the original program."""
         return tuple(self._stages.values())
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Raises UsageError: stages refer to tensors of this process."""
+        raise UsageError(
+            "a schedule of tensors cannot be pickled",
+            why="its stages are those of tensors of this process",
+            hint="pickle s.func, the current program, or s.schedule, which has the trace too",
+        )
 
     @property
     def func(self) -> PrimFunc:

@@ -130,6 +130,11 @@ class Trace:
 
     def to_json(self) -> str:
         """The trace as text that `from_json` reads; UsageError for arguments that JSON cannot hold."""
+        data = encode(self.plain_steps(), (*EXPR_KINDS, *TRACE_KINDS))
+        return json.dumps({**data, "schema": SCHEMA, "version": VERSION})
+
+    def plain_steps(self) -> tuple[Step, ...]:
+        """The steps as values of `TRACE_KINDS`: intrinsics by name, drawn numbers by position."""
         drawn: list[Drawn] = []
 
         def plain(value: Any) -> Any:
@@ -143,9 +148,9 @@ class Trace:
             args = with_handles(step.args, plain)
             options = {key: with_handles(value, plain) for key, value in step.options.items()}
             drawn += [r for r in step.results if isinstance(r, Drawn)]
-            steps.append(replace(step, args=args, options=options))
-        data = encode(tuple(steps), KINDS)
-        return json.dumps({**data, "schema": SCHEMA, "version": VERSION})
+            results = tuple(int(r) if isinstance(r, Drawn) else r for r in step.results)
+            steps.append(Step(step.name, args, options, results, step.single))  # type: ignore[arg-type]
+        return tuple(steps)
 
     @staticmethod
     def from_json(text: str) -> Trace:
@@ -160,7 +165,12 @@ class Trace:
             raise ArtifactError(
                 f"a trace of version {data.get('version')!r}", hint=f"this version reads {VERSION}"
             )
-        found = decode({**data, "schema": "dlc-ir"}, KINDS)
+        found = decode({**data, "schema": "dlc-ir"}, (*EXPR_KINDS, *TRACE_KINDS))
+        return Trace.of_plain(found)
+
+    @staticmethod
+    def of_plain(found: Any) -> Trace:
+        """The trace of `plain_steps`; ArtifactError for anything else."""
         if not isinstance(found, tuple) or not all(isinstance(step, Step) for step in found):
             raise ArtifactError("the JSON of a trace holds something else than steps")
         drawn: list[Drawn] = []
@@ -299,8 +309,7 @@ def _fields(how: str, types: tuple[type, ...], *names: str) -> tuple[Field, ...]
     return tuple(Field(name, how, types) for name in names)
 
 
-KINDS: tuple[Kind, ...] = (
-    *EXPR_KINDS,
+TRACE_KINDS: tuple[Kind, ...] = (
     Kind("loop", LoopRV, _fields("ref", (Var,), "var"), LoopRV),
     Kind("block", BlockRV, (Field("name", "str"), Field("func", "str")), BlockRV),
     Kind("drawn", _DrawnBefore, (Field("number", "int"),), _DrawnBefore),
@@ -317,4 +326,4 @@ KINDS: tuple[Kind, ...] = (
     Kind("step", Step, (Field("name", "str"), *_literals("args", "options", "results", "single")), _step),
 )
 
-__all__ = ["DECISION", "QUERY", "Step", "Trace", "is_primitive", "primitive_names"]
+__all__ = ["DECISION", "QUERY", "TRACE_KINDS", "Step", "Trace", "is_primitive", "primitive_names"]

@@ -8,6 +8,7 @@ from dlc_core.support.lazy import names_of
 
 if TYPE_CHECKING:
     from dlc_core.script.json import from_json as from_json
+    from dlc_core.script.json import reduced as reduced
     from dlc_core.script.json import to_json as to_json
     from dlc_core.script.namespace import G as G
     from dlc_core.script.namespace import T as T
@@ -23,7 +24,7 @@ else:
     __getattr__, __dir__ = names_of(
         __name__,
         {
-            "json": "from_json to_json",
+            "json": "from_json reduced to_json",
             "namespace": "G T ir_module module",
             "parser": "parse",
             "printer": "Script excerpt script show to_script",
@@ -40,6 +41,7 @@ __all__ = [
     "ir_module",
     "module",
     "parse",
+    "reduced",
     "script",
     "show",
     "to_json",

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlc_core.diag import TargetError, similar
+from dlc_core.support.package import make
 from dlc_core.support.record import record
 from dlc_core.target.description import Description as Description
 from dlc_core.target.facts import PREFIX, Facts, facts_of, text_of, with_facts
@@ -311,6 +312,12 @@ class Target:
 
     def to_json(self) -> str:
         return json.dumps(self._data())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make, ("Target", self.to_json())
+
+    def __deepcopy__(self, memo: Any) -> Target:
+        return self
 
     def _data(self) -> dict[str, Any]:
         facts = {PREFIX + name: value for name, value in self.facts}

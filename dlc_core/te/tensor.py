@@ -185,6 +185,20 @@ class Tensor:
         items = indices if isinstance(indices, tuple) else (indices,)
         return self.buffer[tuple(i.var if isinstance(i, IterVar) else i for i in items)]
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Raises UsageError: combiners and bodies of operations are Python functions."""
+        raise UsageError(
+            f"tensor {self.name!r} cannot be pickled",
+            why="how it is computed is known to this process only",
+            hint="pickle te.create_prim_func([...]), which has all of it",
+        )
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self
+
     def __repr__(self) -> str:
         return f"<te {self.buffer!r}>"
 

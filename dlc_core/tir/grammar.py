@@ -24,6 +24,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, ge
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.text import Pickled
 from dlc_core.tir.axes import IterVar, Range, Region
 
 T = TypeVar("T")
@@ -72,7 +73,7 @@ STATEMENTS: list[type[Stmt]] = []
 """All statement classes in the order in which they were made."""
 
 
-class Stmt:
+class Stmt(Pickled):
     """Base of statements.  A subclass is a frozen dataclass; its methods are derived from its fields."""
 
     __slots__ = ()
