@@ -87,6 +87,10 @@ class UsageError(DlcError):
     """A call of the public API with wrong arguments: unknown name, wrong shape, wrong dtype, bad option."""
 
 
+class ForeignError(UsageError):
+    """A foreign function that is missing, or a call that does not fit its declaration."""
+
+
 class ModelError(DlcError):
     """A model file that is malformed, inconsistent or unsafe to read."""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.backend.packed import CYCLES, FLAGS
+from dlc_core.foreign.needed import FOREIGN
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
@@ -63,6 +64,7 @@ class SourceCodegen:
         metadata: dict[str, Any] = {
             FLAGS: list(self.flags(target)),
             CYCLES: estimate.entry_cycles(module, target),
+            **({FOREIGN: list(made.foreign)} if made.foreign else {}),
             **self.metadata(made, target),
         }
         sources = {self.forms[0]: made.text}

@@ -51,6 +51,8 @@ class Emitted:
     entries: tuple[str, ...]
     windows: tuple[tuple[str, int, str, int], ...]
     """The views of the weights: name, byte offset, dtype, number of elements."""
+    foreign: tuple[list[str], ...] = ()
+    """The foreign functions that the code must be linked to: name, signature, symbol."""
 
 
 class ModuleUnit(Unit):
@@ -92,6 +94,7 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
     unit = ModuleUnit(dialect)
     funcs = list(module.of_kind(PrimFunc).values())
     unit.noinline = _not_inlined(funcs)
+    unit.take_foreign(funcs)
     entries = [func for func in funcs if func.attrs.get("entry")]
     profiles = [func for func in entries if func.name.endswith(PROFILE_SUFFIX)]
     for func in [f for f in funcs if f not in entries] + [f for f in entries if f not in profiles]:
@@ -101,7 +104,8 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
         tail.insert(0, _CLOCK)
     tail += [packed_entry(unit, func) for func in entries]
     text = "\n".join([unit.text(), PACKED, "", *tail])
-    return Emitted(text, tuple(func.name for func in entries), _windows({func.name: func for func in funcs}))
+    windows = _windows({func.name: func for func in funcs})
+    return Emitted(text, tuple(func.name for func in entries), windows, tuple(unit.foreign.needed()))
 
 
 def _written(writer: ModuleWriter, func: PrimFunc) -> str:

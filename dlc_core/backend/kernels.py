@@ -489,6 +489,7 @@ def emit_kernels(
     if dialect.kernels is None:
         raise CodegenError(f"{dialect.name} has no kernels")
     unit = ModuleUnit(dialect)
+    unit.take_foreign(func for func in module.of_kind(PrimFunc).values() if "launch" in func.attrs)
     symbols: dict[str, str] = {}
     shared: dict[str, tuple[Shared, ...]] = {}
     tensors: dict[str, tuple[TensorCopy, ...]] = {}

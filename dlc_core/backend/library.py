@@ -11,8 +11,11 @@ from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.backend.compiler import NO_OPENMP, build_shared
 from dlc_core.backend.packed import ENTRY_SUFFIX, FLAGS
 from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.foreign.declare import Source
+from dlc_core.foreign.resolve import addresses, guarded_call
 from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.target import Artifact
+from dlc_core.target.source.foreign import AT, BY_ADDRESS
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
 
@@ -29,7 +32,7 @@ class LibraryEntry:
         except AttributeError:
             raise ArtifactError(f"the library has no entry point {symbol}") from None
         assert address is not None
-        self.call = _ENTRY(address)
+        self.call = guarded_call(_ENTRY(address), metadata)
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Run on buffer addresses and scalars. Raises RuntimeFailure if the code returns an error status."""
@@ -73,8 +76,29 @@ def load_library(artifact: Artifact, more: Sequence[str] = ()) -> Library:
     it. If it was compiled before, the library is loaded from dlc's cache folder.
     """
     flags = (*(str(flag) for flag in artifact.metadata.get(FLAGS, ())), *more)
-    library = cached_binary(artifact.code, ".so", flags, lambda text, out: build_shared(text, out, flags))
-    return Library(_open(library), artifact.metadata)
+    linked = addresses(artifact.metadata)
+    if linked:
+        flags = (*flags, f"-D{BY_ADDRESS}")
+    library = _open(_compiled(artifact.code, flags))
+    for symbol, address in linked.items():
+        ctypes.c_void_p.in_dll(library, AT + symbol).value = address
+    return Library(library, artifact.metadata)
+
+
+def source_address(source: Source) -> int:
+    """Compile the C text of a foreign function, and return its address. Raises UnsupportedError without a
+    compiler, and CodegenError if it refuses the text.
+    """
+    library = _open(_compiled(source.text.encode(), ("-std=gnu99", "-O2", "-ffp-contract=fast")))
+    try:
+        return ctypes.cast(library[source.symbol], ctypes.c_void_p).value or 0
+    except AttributeError:
+        hint = "define it as a function that is not static"
+        raise ArtifactError(f"the C text does not define {source.symbol}", hint=hint) from None
+
+
+def _compiled(text: bytes, flags: Sequence[str]) -> Path:
+    return cached_binary(text, ".so", flags, lambda source, out: build_shared(source, out, flags))
 
 
 def _open(library: Path) -> ctypes.CDLL:
@@ -85,4 +109,4 @@ def _open(library: Path) -> ctypes.CDLL:
         raise ArtifactError("the compiled code cannot be loaded", why=str(error), hint=hint) from None
 
 
-__all__ = ["Library", "LibraryEntry", "load_library"]
+__all__ = ["Library", "LibraryEntry", "load_library", "source_address"]

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
-from dlc_core.diag import DlcError, TargetError, UnsupportedError, UsageError
+from dlc_core.diag import DlcError, ForeignError, TargetError, UnsupportedError, UsageError
 from dlc_core.driver.choices import ScopedChoice, check_forced, choices_of_kernels, with_graph_choices
 from dlc_core.driver.kernel_cache import KernelCache
 from dlc_core.driver.placement import check_placement, placement_of
@@ -303,7 +303,7 @@ class Job:
         try:
             artifact: Artifact = codegen.emit(module, self.target, *extra)
         except Exception as error:
-            if isinstance(error, (UnsupportedError, TargetError)):
+            if isinstance(error, (UnsupportedError, TargetError, ForeignError)):
                 raise
             if extra:  # the reproducer needs the bodies of kernels
                 module, _ = lower(reload(), self.context.with_(watchers=()))

@@ -20,6 +20,7 @@ from dlc_core.diag import ArtifactError, DlcError, UsageError
 from dlc_core.driver.cache import Entry, Store, cache_key, code_stamp
 from dlc_core.driver.loading import reader_of
 from dlc_core.driver.request import CompileRequest, plain
+from dlc_core.foreign.lookup import fingerprint
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.artefact.container import SCHEMA, read_container
@@ -113,6 +114,7 @@ def _compiler(passes: Iterable[Any]) -> dict[str, Any]:
         "compiler": f"{version.__version__}, artefact format {SCHEMA}",
         "plugins": {p.name: f"{p.source.distribution} {p.source.version}" for p in loaded},
         "code": _stamps(packages),
+        "foreign": fingerprint(),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config as settings
 from dlc_core.diag import ArtifactError, DlcError
+from dlc_core.foreign.needed import check_opened
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.artefact.saving import Saved, read
 from dlc_core.runtime.device import check_format, device_at
@@ -53,6 +54,7 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
             hint="install the plugin that provides it",
         ) from error
     check_format(device, saved.artifact)
+    check_opened(path, saved.artifact.metadata)
     check = getattr(device, "check", None)
     if check is not None:
         check(saved.artifact)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dlc_core.diag import CodegenError, UsageError
+from dlc_core.diag import CodegenError, ForeignError, UnsupportedError
 from dlc_core.foreign.declare import CSymbol, ForeignFunction, Implementation, PythonCallable, Source
+from dlc_core.foreign.needed import CALLBACK
 from dlc_core.foreign.prototype import Param
 from dlc_core.ir.expr import Call, Expr, Load, post_order
 from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.intrinsics import EXTERN, PURE_EXTERN, STATUS
 from dlc_core.tir.stmt import Eval, Stmt
-
-PREFIX = "dlc_foreign_"
-"""The beginning of symbols that stand for Python callables."""
 
 
 def foreign_name(expr: Expr) -> str | None:
@@ -37,29 +35,29 @@ def foreign_calls(root: Stmt) -> Iterator[tuple[Call, Stmt]]:
 
 
 def check_call(function: ForeignFunction, call: Call, stmt: Stmt, where: str) -> None:
-    """Raise UsageError unless a call fits the signature of its function, and may be where it is."""
+    """Raise ForeignError unless a call fits the signature of its function, and may be where it is."""
     prototype = function.prototype
     what = f"{where}: the call of foreign function {function.name!r}"
     details = [f"call: {call}", f"signature: {prototype}"]
     if len(call.args) != len(prototype.params):
         why = f"it has {len(call.args)} arguments, and the function takes {len(prototype.params)}"
-        raise UsageError(f"{what} does not fit its signature", why=why, details=details)
+        raise ForeignError(f"{what} does not fit its signature", why=why, details=details)
     for number, (param, arg) in enumerate(zip(prototype.params, call.args)):
         found = _argument(param, arg)
         if found:
             why = f"argument {number} is {found}, and {param.name} is {_wanted(param)}"
-            raise UsageError(f"{what} does not fit its signature", why=why, details=details)
+            raise ForeignError(f"{what} does not fit its signature", why=why, details=details)
     result = prototype.result or STATUS
     if call.dtype.scalar is not result:
         hint = f'write dtype="{result}"'
-        raise UsageError(f"{what} has the dtype {call.dtype}, not {result}", details=details, hint=hint)
+        raise ForeignError(f"{what} has the dtype {call.dtype}, not {result}", details=details, hint=hint)
     is_statement = isinstance(stmt, Eval) and stmt.value is call
     if call.name.startswith(PURE_EXTERN) and not function.pure:
         hint = "write T.evaluate(T.call_extern(...)), or declare the function as pure"
-        raise UsageError(f"{what} assumes that it is pure, which it is not", details=details, hint=hint)
+        raise ForeignError(f"{what} assumes that it is pure, which it is not", details=details, hint=hint)
     if call.name.startswith(EXTERN) and not is_statement:
         hint = "write T.call_pure_extern" if function.pure else "write T.evaluate(T.call_extern(...))"
-        raise UsageError(f"{what} is part of an expression", details=details, hint=hint)
+        raise ForeignError(f"{what} is part of an expression", details=details, hint=hint)
 
 
 def _argument(param: Param, arg: Expr) -> str:
@@ -103,7 +101,8 @@ def choose(
     """The first implementation that a code generator can use: text in one of its languages, or, if it `links`
     to this machine's functions, a symbol or a Python callable.
 
-    `refusal` gives the reason why a text cannot be compiled. Raises CodegenError, which lists what there is.
+    `refusal` gives the reason why a text cannot be compiled. Raises UnsupportedError, which lists what there
+    is.
     """
     details = []
     for one in function.implementations:
@@ -115,11 +114,11 @@ def choose(
         elif links and isinstance(one, CSymbol):
             return Chosen(function, one, one.symbol)
         elif links and isinstance(one, PythonCallable):
-            return Chosen(function, one, PREFIX + function.name.replace(".", "_"))
+            return Chosen(function, one, CALLBACK + function.name.replace(".", "_"))
         details.append(f"it has {_described(one)}" + (f": {why}" if why else ""))
     wanted = [f"a Source in {language!r}" for language in languages]
     wanted += ["a CSymbol", "a PythonCallable"] if links else []
-    raise CodegenError(
+    raise UnsupportedError(
         f"{where} calls foreign function {function.name!r}, which has no implementation for this target",
         details=details,
         hint=f"add {' or '.join(wanted) or 'a kernel to the target that does not need it'}",
@@ -148,23 +147,19 @@ def check_symbols(chosen: Sequence[Chosen]) -> None:
             )
 
 
-def needed_functions(chosen: Sequence[Chosen]) -> list[list[str]]:
+def needed_entries(chosen: Sequence[Chosen]) -> list[list[str]]:
     """The functions that code must be linked to, as the entry `foreign` of an artefact's metadata: name,
     signature and symbol of each.
     """
     return [[c.function.name, str(c.function.prototype), c.symbol] for c in chosen if c.linked]
 
 
-FOREIGN = "foreign"
-"""The key of an artefact's metadata for `needed_functions`."""
-
 __all__ = [
-    "FOREIGN",
     "Chosen",
     "check_call",
     "check_symbols",
     "choose",
     "foreign_calls",
     "foreign_name",
-    "needed_functions",
+    "needed_entries",
 ]

@@ -1,8 +1,12 @@
 """Foreign functions in this process: addresses for generated code, and functions for the interpreter.
 
-address_of(function)             for code that refers to a symbol
-hosted(function)                 a Python function over flat arrays and numbers
-Externs()                        all of them, as the interpreter takes them
+    address_of(function)             the address of its first implementation that can be called here
+    addresses(metadata)              those of the functions that an artefact needs, by symbol
+    guarded_call(call, metadata)     the call of an entry point that raises the errors of callbacks
+    hosted(function)                 a Python function over flat arrays and numbers
+    Externs()                        all of these, as the interpreter takes them
+
+Libraries are loaded, and Python callables become C functions, when code that needs them is loaded.
 """
 
 from __future__ import annotations
@@ -14,21 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.diag import UnsupportedError
 from dlc_core.foreign.declare import CSymbol, ForeignFunction, PythonCallable, Source
-from dlc_core.foreign.lookup import find_foreign, foreign_functions, get_foreign
+from dlc_core.foreign.lookup import find_foreign, foreign_functions, source_loader
+from dlc_core.foreign.needed import needed_functions
 from dlc_core.foreign.prototype import READ, shape_of
-from dlc_core.foreign.trampoline import c_function, call_python, trampoline
-
-SourceLoader = Callable[[Source], int]
-_loaders: dict[str, SourceLoader] = {}
-
-
-def set_source_loader(language: str, loader: SourceLoader) -> None:
-    """Set the function that compiles texts of a language for this process, and returns the address of the
-    symbol. It raises UnsupportedError if there is no compiler.
-    """
-    _loaders[language] = loader
+from dlc_core.foreign.trampoline import c_function, call_python, guarded, trampoline
 
 
 def address_of(function: ForeignFunction) -> int:
@@ -53,7 +48,7 @@ def _address(function: ForeignFunction, one: object) -> int:
     if isinstance(one, CSymbol):
         return symbol_address(one)
     assert isinstance(one, Source)
-    loader = _loaders.get(one.language)
+    loader = source_loader(one.language)
     if loader is None:
         raise UnsupportedError(f"{one.language} text is not compiled for calls from Python")
     return loader(one)
@@ -123,22 +118,27 @@ class Externs(Mapping[str, Callable[..., Any]]):
         return len(foreign_functions())
 
 
-def loaded_functions(needed: Any) -> dict[str, ForeignFunction]:
-    """The functions that an artefact needs, by symbol, from the list `needed` of its metadata.
+def addresses(metadata: Mapping[str, Any]) -> dict[str, int]:
+    """The addresses of the functions that an artefact needs, by symbol.
 
-    Raises UsageError if one is missing or has another signature.
+    Raises ForeignError for a function that is missing or has another signature, and UnsupportedError for one
+    that cannot be called in this process.
     """
-    found = {}
-    for name, signature, symbol in needed:
-        function = get_foreign(name)
-        if str(function.prototype) != signature:
-            raise UsageError(
-                f"foreign function {name!r} has another signature",
-                details=[f"compiled for {signature}", f"here it is {function.prototype}"],
-                hint="compile the model again",
-            )
-        found[symbol] = function
-    return found
+    found = needed_functions(metadata)
+    return {symbol: address_of(function) for symbol, function in found.items()}
 
 
-__all__ = ["Externs", "address_of", "hosted", "loaded_functions", "set_source_loader", "symbol_address"]
+def guarded_call(call: Callable[..., int], metadata: Mapping[str, Any]) -> Callable[..., int]:
+    """The call of an entry point, with the errors of callbacks if its code has any (see `trampoline`)."""
+    found = needed_functions(metadata)
+    return guarded(call, found.values()) if found else call
+
+
+__all__ = [
+    "Externs",
+    "address_of",
+    "addresses",
+    "guarded_call",
+    "hosted",
+    "symbol_address",
+]

@@ -67,10 +67,14 @@ class Attr:
     """A typed attribute.
 
     `kind` is one of int, ints, float, floats, bool, str, strs, dtype, dim (int or symbolic expression), dims,
-    array, function, program (a PrimFunc), fresh, freshes.  If the default is None, the attribute may be None.
+    array, function, foreign, program (a PrimFunc), fresh, freshes.  If the default is None, the attribute may
+    be None.
 
     A *fresh* attribute is a new `Var`: a data-dependent dim of the result, bound when the op has run.
     *freshes* are several.  References do not get them.
+
+    *foreign* is the name of a foreign function.  What an op with such an attribute computes depends on the
+    functions that are installed, so it has no samples.
     """
 
     name: str
@@ -184,6 +188,11 @@ class OpDecl(Op):
     def is_composite(self) -> bool:
         return self.compose is not None
 
+    @property
+    def calls_foreign(self) -> bool:
+        """Whether it calls a foreign function, which an attribute names."""
+        return bool(foreign_attrs(self))
+
     def build(self, *args: Node, **attrs: Any) -> Node:
         """Build a node of this op. Checks arguments and attributes, and infers the type.
 
@@ -265,6 +274,12 @@ def lowering_of(value: Node) -> Lower | None:
     return value.op.lower if isinstance(value.op, OpDecl) else None
 
 
+def foreign_attrs(decl: Op) -> list[str]:
+    """The attributes of an op that name foreign functions."""
+    attrs = decl.attrs.values() if isinstance(decl, OpDecl) else ()
+    return [attr.name for attr in attrs if attr.kind == "foreign"]
+
+
 def fresh_dims(value: Node) -> list[Var]:
     """The data-dependent dims that a node defines."""
     if not isinstance(value.op, OpDecl):
@@ -298,6 +313,7 @@ def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
         "array": lambda v: isinstance(v, Array),
         "function": lambda v: isinstance(v, Function),
         "program": lambda v: isinstance(v, PrimFunc),
+        "foreign": lambda v: isinstance(v, str),
     }
     if not checks[attr.kind](frozen):
         raise TypeInferenceError(f"{op_name}: attribute {attr.name!r} must be {attr.kind}, not {value!r}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from dlc_core.arith import eval_expr
 from dlc_core.diag import RuntimeFailure
+from dlc_core.foreign.resolve import Externs
 from dlc_core.graph.node import Function
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var
@@ -68,7 +69,7 @@ class KernelRunner:
                 made.append(np.empty(_shape(buffer, env), buffer.dtype.numpy))
         if checked:
             made[-1][:] = 0
-        run(func, *inputs, *made, *sizes, module=self._module, check=self._check)
+        run(func, *inputs, *made, *sizes, module=self._module, externs=Externs(), check=self._check)
         if checked and made[-1][0]:
             code, index, extent = (int(number) for number in made[-1][:3])
             why = func.attrs[CHECKS].get(code - SITE, "")

@@ -79,6 +79,7 @@ TIR = (
     "inject_software_pipeline",
     "unify_thread_binding",
     "prove_regions",
+    "check_foreign",
     "lower_blocks",
     # On plain loops over buffers of several dims.
     "legalize_dtypes",

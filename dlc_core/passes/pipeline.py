@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dlc_core.decisions import DECISIONS, forced
-from dlc_core.diag import DlcError, PassError, UnsupportedError
+from dlc_core.diag import DlcError, ForeignError, PassError, UnsupportedError
 from dlc_core.graph.node import Function, context_of, using_context
 from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.module import IRModule
@@ -79,8 +79,8 @@ def _run_one(one: Pass, module: IRModule, context: PassContext, rest: Sequence[P
         if error.details and error.details[0].startswith("pipeline: "):
             raise
         raise _failed(one, module, context, rest, error) from error
-    except UnsupportedError:
-        raise  # not a defect of the pass: the model needs something unsupported
+    except (UnsupportedError, ForeignError):
+        raise  # not a defect of the pass: the model needs something unsupported or missing
     except Exception as error:
         raise _failed(one, module, context, rest, error) from error
     return result

@@ -18,23 +18,29 @@ import warnings
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pluggy
 
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, first_names, similar
-from dlc_core.foreign.lookup import set_foreign_lookup
+from dlc_core.foreign.lookup import set_foreign_lookup, set_source_loader
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_op_lookup
 from dlc_core.plugin import builtin
 from dlc_core.plugin.discovery import Plugin, Problem, discover, new_manager, register
 from dlc_core.plugin.installed import Source, scan
+from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.target.lookup import set_target_lookup
 from dlc_core.version import __version__
+
+if TYPE_CHECKING:
+    from dlc_core.backend import library
+else:
+    library = lazy("dlc_core.backend.library")
 
 CATEGORIES: Mapping[str, str] = MappingProxyType(
     {
@@ -538,6 +544,7 @@ def _foreign_functions() -> Mapping[str, Any]:
 
 set_op_lookup(_known_ops)
 set_foreign_lookup(_foreign_functions)
+set_source_loader("c", lambda source: library.source_address(source))
 set_plan_finder(_plan_classes)
 set_target_lookup(lambda: registry().targets, lambda: registry().target_tags)
 

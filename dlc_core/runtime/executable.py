@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.foreign.needed import check_exported
 from dlc_core.runtime.artefact.compiled import (
     ENTRIES,
     MEMORY,
@@ -367,6 +368,7 @@ class Executable(CompiledModel):
                 f"target {self.target.kind.name!r} does not support export",
                 hint=SAVE_HINT,
             )
+        check_exported(self.artifact.metadata)
         files: list[Path] = write(self, Path(path))
         return files
 

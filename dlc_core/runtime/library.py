@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.foreign.needed import load_globally
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.guard.failures import status_failure
@@ -36,6 +37,8 @@ CHECK_FAILED = 1
 """The result of `<name>_run` if a run-time index was out of range."""
 FORMAT = "library"
 VERSION = 1
+_UNDEFINED = re.compile(r"undefined symbol: (\w+)")
+"""The loader's message about a library that calls a function which nothing defines."""
 _MAX_DESCRIPTION = 1 << 26
 """The maximum number of bytes of a description."""
 
@@ -162,10 +165,7 @@ def load_library(
     file = Path(path).absolute()
     if not file.is_file():
         raise ArtifactError(f"there is no library {file}", hint='exe.export("add_one.so") writes one')
-    try:
-        handle = ctypes.CDLL(str(file))
-    except OSError as error:
-        raise ArtifactError(f"{file} cannot be loaded", why=str(error)) from None
+    handle = _open(file)
     exported_name = c_name(file.stem) if name is None else name
     symbol = signature_symbol(exported_name)
     try:
@@ -182,6 +182,21 @@ def load_library(
     if record.get("name") != exported_name or not hasattr(handle, f"{exported_name}_run"):
         raise ArtifactError(f"{file} has no function {exported_name}_run")
     return Library(file, handle, record, num_threads or usable_cores())
+
+
+def _open(file: Path) -> ctypes.CDLL:
+    """Load a library. Before it, load those of foreign functions that it calls, if they are known."""
+    loaded: set[str] = set()
+    while True:
+        try:
+            return ctypes.CDLL(str(file))
+        except OSError as error:
+            missing = _UNDEFINED.search(str(error))
+            symbol = "" if missing is None else missing[1]
+            hint = "load the library that defines it before this one, for all (RTLD_GLOBAL)" if symbol else ""
+            if not symbol or symbol in loaded or not load_globally(symbol):
+                raise ArtifactError(f"{file} cannot be loaded", why=str(error), hint=hint) from None
+            loaded.add(symbol)
 
 
 def _record(file: Path, data: bytes) -> dict[str, Any]:

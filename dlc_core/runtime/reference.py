@@ -23,6 +23,7 @@ from dlc_core.target.reference import GRAPH, TENSOR
 
 if TYPE_CHECKING:
     from dlc_core import graph
+    from dlc_core.foreign import resolve
     from dlc_core.op import kernels, reference
     from dlc_core.script import json as from_data
     from dlc_core.tir import interpreter
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 else:
     graph = lazy("dlc_core.graph")
     kernels = lazy("dlc_core.op.kernels")
+    resolve = lazy("dlc_core.foreign.resolve")
     reference = lazy("dlc_core.op.reference")
     from_data = lazy("dlc_core.script.json")
     interpreter = lazy("dlc_core.tir.interpreter")
@@ -119,7 +121,7 @@ class Entry:
         record[:] = 0
         used_weights = weights[: const_value(main.buffers[len(arrays) + len(outputs)].num_elements())]
         values: list[Any] = [*arrays, *outputs, used_weights, scratch, *plan.scalars]
-        interpreter.run(main, *values, module=module, check=self._check)
+        interpreter.run(main, *values, module=module, externs=resolve.Externs(), check=self._check)
         failure = recorded_failure(record.view(np.int64).tolist(), plan.sites) if plan.sites else None
         if failure is not None:
             raise failure

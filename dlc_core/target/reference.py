@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import TargetError
+from dlc_core.foreign.needed import FOREIGN
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
@@ -25,9 +26,11 @@ from dlc_core.target.description import Description
 from dlc_core.target.target import STAGES, Option, Stages, Target, TargetKind
 
 if TYPE_CHECKING:
+    from dlc_core.op.std import foreign_call
     from dlc_core.script import json as as_json
     from dlc_core.tir import stmt
 else:
+    foreign_call = lazy("dlc_core.op.std.foreign_call")
     as_json = lazy("dlc_core.script.json")
     stmt = lazy("dlc_core.tir.stmt")
 
@@ -90,6 +93,8 @@ class ReferenceCodegen:
             "arrays": listed,
             "check": bool(target["check"]),
         }
+        if called := foreign_call.called_functions(bare):
+            metadata[FOREIGN] = called
         return Artifact(format_, code, str(target), entries, metadata=metadata)
 
 

@@ -17,6 +17,7 @@ from dlc_core.op.std import (
     convolution,
     creation,
     data_dims,
+    foreign_call,
     indexing,
     integer_product,
     interpolation,
@@ -77,6 +78,7 @@ OPS: tuple[OpDecl, ...] = (
     *data_dims.OPS,
     *random_numbers.OPS,
     *strings.OPS,
+    *foreign_call.OPS,
 )
 BY_NAME = {decl.name: decl for decl in OPS}
 

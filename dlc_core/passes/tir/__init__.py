@@ -9,6 +9,7 @@ from dlc_core.passes.base import Pass
 from dlc_core.passes.tir.base import PrimFuncPass, map_prim_funcs, prim_func_pass
 from dlc_core.passes.tir.bulk_copies import BulkCopies
 from dlc_core.passes.tir.check_bounds import CheckBounds
+from dlc_core.passes.tir.check_foreign import CheckForeign
 from dlc_core.passes.tir.common import CommonSubexpressions
 from dlc_core.passes.tir.compact import CompactBuffers
 from dlc_core.passes.tir.cross_thread import LowerCrossThreadReduction
@@ -46,6 +47,7 @@ PASSES: tuple[type[Pass], ...] = (
     InjectSoftwarePipeline,
     UnifyThreadBinding,
     ProveRegions,
+    CheckForeign,
     LowerBlocks,
     InjectVirtualThread,
     ThreadSync,

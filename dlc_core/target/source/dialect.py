@@ -266,6 +266,9 @@ class Dialect:
     """The texts of helpers that this language replaces, by name; they are the same for all types."""
     kernels: Kernels | None = None
     """The syntax of kernels; None if the language has no thread axes."""
+    foreign: tuple[str, ...] = ("c",)
+    """The languages of `Source` texts of foreign functions that a file may contain. A file without kernels
+    also calls C symbols and Python callables of the host."""
 
 
 C99 = Dialect("c99")

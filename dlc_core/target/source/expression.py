@@ -41,6 +41,7 @@ from dlc_core.target.source.scalars import (
     Text,
     choice_of,
 )
+from dlc_core.tir.intrinsics import PURE_EXTERN
 from dlc_core.tir.lanes import ramp_form
 
 _MASKS = {"and": "&", "bitand": "&", "or": "|", "bitor": "|", "bitxor": "^", "ne": "^", "eq": "^"}
@@ -74,7 +75,8 @@ class ExpressionWriter(ScalarWriter):
         if isinstance(expr, Cast):
             return expr.a.dtype.scalar.name not in NARROW
         if isinstance(expr, Call):
-            return type_.is_float and expr.name not in ("if_then_else", "reinterpret", "isinf")
+            own = ("if_then_else", "reinterpret", "isinf")
+            return type_.is_float and not expr.name.startswith((*own, PURE_EXTERN))
         return isinstance(expr, Broadcast | Ramp | Unary | Select)
 
     def mask_bits(self, expr: Expr) -> int:

@@ -18,6 +18,7 @@ from dlc_core.target.source.values import Key, ValueWriter
 from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.functor import exprs_of, stmts, stmts_of, stores_in
 from dlc_core.tir.in_place import shared_buffers
+from dlc_core.tir.intrinsics import EXTERN
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -285,6 +286,11 @@ class FunctionWriter(ValueWriter, StmtVisitor):
         """A call of an intrinsic for its side effect. Languages with more such intrinsics override this
         method.
         """
+        if value.name.startswith(EXTERN):
+            self.prepare(*value.args)
+            callee = self.unit.foreign.symbol(value.name.removeprefix(EXTERN))
+            self.line(f"{callee}({', '.join(map(self.text.value, value.args))});")
+            return
         language = self.unit.dialect.name
         raise CodegenError(f"{language} does not support the intrinsic {value.name} as a statement")
 

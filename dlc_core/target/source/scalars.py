@@ -27,6 +27,7 @@ from dlc_core.ir.expr import (
 from dlc_core.target.source.helpers import NARROW
 from dlc_core.target.source.tokens import literal
 from dlc_core.target.source.unit import Unit
+from dlc_core.tir.intrinsics import PURE_EXTERN
 from dlc_core.tir.threads import swizzled
 
 ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(12, 0, -1)
@@ -327,6 +328,9 @@ class ScalarWriter:
             return self.address(target.buffer, target.buffer.linear_index(target.indices)), ADD
         if name == "reinterpret":
             raise CodegenError("reinterpret is named before it is used")
+        if name.startswith(PURE_EXTERN):
+            callee = self.unit.foreign.symbol(name.removeprefix(PURE_EXTERN))
+            return f"{callee}({', '.join(map(self.value, args))})", POSTFIX
         given = args[0].dtype
         if name == "isnan":
             inner = self.value(args[0], RELATION)

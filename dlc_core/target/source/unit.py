@@ -3,12 +3,14 @@ returns the file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from dlc_core.diag import CodegenError
+from dlc_core.foreign.prototype import READ
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.target.source.dialect import Dialect
+from dlc_core.target.source.foreign import ForeignTexts
 from dlc_core.target.source.formulas import FORMULAS, formula_text
 from dlc_core.target.source.helpers import (
     LANE_HELPERS,
@@ -24,6 +26,7 @@ from dlc_core.target.source.helpers import (
     vector_text,
 )
 from dlc_core.target.source.tokens import RESERVED, Names
+from dlc_core.tir.stmt import PrimFunc
 
 
 class Unit:
@@ -36,9 +39,18 @@ class Unit:
         self.functions: list[str] = []
         self.writes: dict[str, frozenset[int]] = {}
         """The parameters that each function of this file writes."""
+        self.foreign = ForeignTexts(dialect)
         self._symbols: dict[str, str] = {}
         self._types: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
+
+    def take_foreign(self, funcs: Iterable[PrimFunc]) -> None:
+        """Choose the implementations of foreign functions that programs call. It precedes their text."""
+        self.foreign.find(funcs)
+        for name, chosen in self.foreign.chosen.items():
+            self.names.take([chosen.symbol])
+            params = chosen.function.prototype.params
+            self.writes[name] = frozenset(k for k, p in enumerate(params) if p.is_pointer and p.how != READ)
 
     def symbol(self, name: str) -> str:
         """The name of a module's function in this file."""
@@ -148,6 +160,7 @@ class Unit:
         if self._types:
             parts.append("\n".join(self._types.values()))
         parts += [text.rstrip("\n") for text in self._helpers.values()]
+        parts.append(self.foreign.text(self.scalar_type, self.stored_type))
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def text(self) -> str:

@@ -92,7 +92,11 @@ class CoreLevel(Level):
 
 
 def _may_lack_samples(decl: OpDecl) -> bool:
-    """Whether an op is from a plugin and runs only on the host. Its inputs may exist only at run time."""
+    """Whether an op calls foreign functions, or is from a plugin and runs only on the host. Its functions or
+    inputs may exist only at run time.
+    """
+    if decl.calls_foreign:
+        return True
     host_only = decl.kind == "opaque" and decl.lower is None and not decl.is_composite
     return host_only and registry().ops.provider(decl.name) != "core"
 

@@ -22,6 +22,7 @@ from dlc_backend_c.bounds import bounds_of
 from dlc_backend_c.project import argument_names, project_files, stored_type
 from dlc_core.backend.emission import PACKED
 from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.foreign.needed import link_lines
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import const_value
 from dlc_core.runtime.interface.signature import Signature, Value
@@ -163,7 +164,7 @@ class Sources:
    Memory: {self._weights()} bytes of constants, {self.arena} bytes of scratch memory (the arena).
    {name}.c defines a static arena, which calls without a workspace use, unless {macro}_NO_ARENA is defined.
    {macro}_ARENA_BYTES sets its size, at least {macro}_ARENA_NEEDED.
-*/
+{self._linked()}*/
 #ifndef {macro}_H
 #define {macro}_H
 
@@ -192,6 +193,13 @@ extern "C" {{
 #endif
 #endif
 """
+
+    def _linked(self) -> str:
+        """The foreign functions that must be linked, as lines of a comment."""
+        lines = link_lines(self.exe.artifact.metadata)
+        rows = "".join(f"     {commented(line)}\n" for line in lines)
+        about = "\n   It calls these functions, which the program must define or be linked to:\n"
+        return f"{about}{rows}" if lines else ""
 
     def _failed(self) -> str:
         """The error code of models with checked accesses."""

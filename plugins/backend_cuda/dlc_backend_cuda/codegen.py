@@ -86,6 +86,7 @@ class CudaCodegen(LaunchCodegen):
             headers=(),
             reserved=polyfills.RESERVED,
             fixed=polyfills.FIXED,
+            foreign=("cuda",),
             kernels=source.Kernels(
                 head="__global__ void",
                 axes={f"{level}.{axis}": f"{word}.{axis}" for axis in AXES for level, word in levels},

@@ -11,12 +11,13 @@ from dlc_backend_llvm import binding
 from dlc_backend_llvm.form import FORMAT
 from dlc_backend_llvm.kind import cpu_of
 from dlc_core.disk_cache import disk_cached
+from dlc_core.foreign.needed import FOREIGN
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
-    from dlc_backend_llvm import engine, joining
+    from dlc_backend_llvm import engine, foreign, joining
     from dlc_backend_llvm import export as exporting
     from dlc_backend_llvm.emit import kernels
     from dlc_backend_llvm.emit import module as unit
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 else:
     engine = lazy("dlc_backend_llvm.engine")
     exporting = lazy("dlc_backend_llvm.export")
+    foreign = lazy("dlc_backend_llvm.foreign")
     joining = lazy("dlc_backend_llvm.joining")
     kernels = lazy("dlc_backend_llvm.emit.kernels")
     unit = lazy("dlc_backend_llvm.emit.module")
@@ -45,7 +47,7 @@ class LlvmCodegen:
         """
         cpu, level = cpu_of(target), target["opt"]
         found = kernels.module_kernels(module, parts, cpu, level)
-        text, entries, rest = unit.emit_module(module, cpu, found)
+        text, entries, rest, names = unit.emit_module(module, cpu, found)
         machine = cpu.triple, cpu.cpu, cpu.features
         code = None
         if all(kernel.code for kernel in found.values()):
@@ -53,6 +55,11 @@ class LlvmCodegen:
             code = joining.join_objects([joining.Part(_rest_object(rest, *machine, level)), *made])
         if code is None:
             code = engine.compile_ir(text, *machine, opt=level)
+        metadata = unit.metadata_of(cpu, level)
+        if names:
+            needed, texts = foreign.check_module(names, cpu)
+            code = foreign.with_texts(code, texts, cpu, level)
+            metadata[FOREIGN] = needed
         return Artifact(
             FORMAT,
             code,
@@ -62,7 +69,7 @@ class LlvmCodegen:
                 "llvm": text,
                 "asm": lambda: engine.assemble(text, *machine, opt=level),
             },
-            unit.metadata_of(cpu, level),
+            metadata,
         )
 
     def emit_part(self, func: PrimFunc, target: Target) -> bytes:

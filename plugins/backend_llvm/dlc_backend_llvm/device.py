@@ -16,6 +16,7 @@ from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_core.foreign.resolve import addresses, guarded_call
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.target import Artifact
@@ -53,7 +54,7 @@ class Entry:
         self.symbol = symbol
         self.metadata = metadata
         self.address = address
-        self.call = _ENTRY(address)
+        self.call = guarded_call(_ENTRY(address), metadata)
         self._owner = owner
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
@@ -149,7 +150,7 @@ class CpuDevice(HostMemory):
         """
         self.check(artifact)
         pool()
-        return LoadedArtifact(load_object(artifact.code), artifact.metadata)
+        return LoadedArtifact(load_object(artifact.code, addresses(artifact.metadata)), artifact.metadata)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Run an entry point, and return when it has finished."""

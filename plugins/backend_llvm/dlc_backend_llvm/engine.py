@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -217,8 +217,11 @@ class Engine:
         self._triple = host.triple
         self._machine = target_of(host.triple).create_target_machine(reloc="pic", codemodel="small", jit=True)
 
-    def load(self, *objects: bytes, keep: bool = False) -> Loaded:
-        """Link relocatable objects into executable memory and return a handle.
+    def load(
+        self, *objects: bytes, keep: bool = False, resolve: Callable[[str], int] = find_symbol
+    ) -> Loaded:
+        """Link relocatable objects into executable memory and return a handle. `resolve` returns the address
+        of an external symbol, or 0.
 
         Raises CodegenError for objects of another machine, and for undefined references.
         """
@@ -235,7 +238,7 @@ class Engine:
             builder = llvm().JITLibraryBuilder()
             missing = []
             for name in wanted:
-                address = find_symbol(name)
+                address = resolve(name)
                 if address:
                     builder.import_symbol(name, address)
                 else:

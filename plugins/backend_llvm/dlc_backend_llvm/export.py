@@ -30,6 +30,7 @@ from dlc_backend_llvm.linking import link_shared
 from dlc_backend_llvm.pool import pool_ir
 from dlc_backend_llvm.program import program_text
 from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.foreign.needed import link_lines
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, as_expr, const
@@ -54,7 +55,8 @@ def export(exe: Executable, path: Path) -> list[Path]:
     folder = path.is_dir() or not path.suffix
     name = c_name(path.name if folder else path.stem)
     cpu = cpu_of(exe.target)
-    header = header_text(name, exe.signature, f"{exe.target} ({cpu.triple})")
+    linked = link_lines(exe.artifact.metadata)
+    header = header_text(name, exe.signature, f"{exe.target} ({cpu.triple})", linked)
     try:
         if folder:
             path.mkdir(parents=True, exist_ok=True)

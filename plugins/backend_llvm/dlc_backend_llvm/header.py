@@ -18,7 +18,7 @@ _TEXT = """\
    row-major and contiguous.  Several threads may call all functions at the same time, if each call has
    its own outputs and its own workspace.
 
-{example}*/
+{example}{linked}*/
 #ifndef {macro}_H
 #define {macro}_H
 
@@ -55,8 +55,10 @@ int {name}_run_dlpack(const void *const *inputs, const void *const *outputs, voi
 """
 
 
-def header_text(name: str, signature: Signature, target: str) -> str:
-    """The text of the C header of the library `name`."""
+def header_text(name: str, signature: Signature, target: str, linked: Sequence[str] = ()) -> str:
+    """The text of the C header of the library `name`. `linked` describes the functions that the library calls
+    and does not contain.
+    """
     macro = name.upper()
     dims = dim_names(signature)
     declared = [f"int64_t {d}" for d in dims]
@@ -83,6 +85,7 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         target=commented(target),
         macros="\n".join(lines) + "\n",
         example=_example(name, signature),
+        linked=_linked(linked),
         inputs=_count(signature.inputs),
         outputs=_count(signature.outputs),
         of_dims=f" for these dims: {symbols}" if dims else "",
@@ -100,6 +103,14 @@ def header_text(name: str, signature: Signature, target: str) -> str:
         dims_found=f"{symbols} follow{'s' * (len(dims) == 1)} from the shapes." if dims else "",
         dims_declaration=_dims_declaration(name, signature) if signature.data_dims else "",
     )
+
+
+def _linked(lines: Sequence[str]) -> str:
+    """The functions that must be linked, as lines of a C comment."""
+    if not lines:
+        return ""
+    rows = "".join(f"     {commented(line)}\n" for line in lines)
+    return f"   It calls these functions, which the program must define or be linked to:\n{rows}"
 
 
 def _needs(signature: Signature) -> str:

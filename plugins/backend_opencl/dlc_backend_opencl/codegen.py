@@ -197,6 +197,7 @@ class OpenclCodegen(LaunchCodegen):
             reserved=_RESERVED,
             reinterpret="as_{to}(({held}){value})",
             fixed=_NARROW,
+            foreign=("opencl",),
             kernels=source.Kernels(
                 head="kernel void",
                 axes=axes,

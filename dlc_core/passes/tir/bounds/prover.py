@@ -426,7 +426,9 @@ class Prover:
             for one in loads_in(*(address.indices if address is not None else (arg,))):
                 if one in self.unproved:
                     self._access(Access(stmt, "loads", one.buffer, one.indices), fact)
-            if address is not None and value.name != BULK:
+            # An empty buffer has an address too. The callee accesses what its block declares.
+            is_first = address is not None and all(const_value(i) == 0 for i in address.indices)
+            if address is not None and value.name != BULK and not is_first:
                 self._access(Access(stmt, "takes the address of", address.buffer, address.indices), fact)
         if value.name == BULK:
             self._bulk_copy(stmt, value, fact)

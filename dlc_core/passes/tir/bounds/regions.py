@@ -92,9 +92,15 @@ def _address(prover: Prover, one: _PassedAddress, fact: Fact | None) -> None:
 
 
 def _is_in_region(prover: Prover, indices: Sequence[Expr], region: Region, fact: Fact | None) -> bool:
-    found = (
-        prover.is_between(prover.facts.at(fact).simplify(index - box.begin), box.extent, fact)
+    offsets = [
+        prover.facts.at(fact).simplify(index - box.begin)
         for index, box in zip(indices, region.ranges, strict=True)
+    ]
+    if all(const_value(offset) == 0 for offset in offsets):
+        return True  # an empty region has a begin too, and nothing of it is accessed
+    found = (
+        prover.is_between(offset, box.extent, fact)
+        for offset, box in zip(offsets, region.ranges, strict=True)
     )
     return all(enough is not None and const_value(enough) for enough in found)
 

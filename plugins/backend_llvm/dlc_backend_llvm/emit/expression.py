@@ -31,6 +31,7 @@ from dlc_core.ir.expr import (
     const,
     const_value,
 )
+from dlc_core.tir.intrinsics import PURE_EXTERN
 from dlc_core.tir.lanes import lane_of, ramp_form
 
 
@@ -313,12 +314,33 @@ class ExpressionEmitter(ValueEmitter):
                 return self._reinterpret_bits(bits, expr.args[0].dtype, expr.dtype)
         if expr.name in ("vector_shuffle", "vector_concat"):
             return self._shuffled(expr)
+        if expr.name.startswith(PURE_EXTERN):
+            return self._call_pure(expr)
         args = [self.value(arg) for arg in expr.args]
         if expr.name == "reinterpret":
             return self._reinterpret(args[0], expr.args[0].dtype, expr.dtype)
         if expr.dtype.scalar.name in NARROW_FLOATS:
             return self._rounded(self._intrinsic(expr, args), expr.dtype)
         return self._intrinsic(expr, args)
+
+    def _call_pure(self, expr: Call) -> str:
+        """Call a foreign function for each lane."""
+        callee = self.unit.call_foreign(expr.name.removeprefix(PURE_EXTERN), f"program {self.name}")
+        if expr.dtype.lanes == 1:
+            return self.emit(f"call {callee}({', '.join(self.typed(arg) for arg in expr.args)})")
+        args = [
+            (register_type(arg.dtype), register_type(arg.dtype.scalar), self.value(arg)) for arg in expr.args
+        ]
+        result, kind = "poison", register_type(expr.dtype)
+        for lane in range(expr.dtype.lanes):
+            ones = [
+                f"{scalar} {self.emit(f'extractelement {wide} {value}, i32 {lane}')}"
+                for wide, scalar, value in args
+            ]
+            one = self.emit(f"call {callee}({', '.join(ones)})")
+            scalar = register_type(expr.dtype.scalar)
+            result = self.emit(f"insertelement {kind} {result}, {scalar} {one}, i32 {lane}")
+        return result
 
     def _shuffled(self, expr: Call) -> str:
         """Lanes of concatenated vectors. Up to two parts take one instruction; more are

@@ -21,7 +21,7 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Const, Expr, Var, const_value, post_order
 from dlc_core.tir.functor import buffers_written, child_stmts, free_buffers, free_vars_stmt, walk
 from dlc_core.tir.in_place import shared_buffers
-from dlc_core.tir.intrinsics import NOTE
+from dlc_core.tir.intrinsics import EXTERN, NOTE
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.promotion import promotable
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
@@ -318,7 +318,18 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         if value.name == "prefetch":
             self._prefetch(value.args[0])
             return
+        if value.name.startswith(EXTERN):
+            self._call_foreign(value)
+            return
         raise CodegenError(f"this backend does not support the intrinsic {value.name} as a statement")
+
+    def _call_foreign(self, value: Call) -> None:
+        """Call a foreign function, which may write to all memory."""
+        callee = self.unit.call_foreign(value.name.removeprefix(EXTERN), f"program {self.name}")
+        args = ", ".join(self.typed(arg) for arg in value.args)
+        self.lines.append(f"  call {callee}({args})")
+        for scope in self.scopes:
+            scope.volatile.clear()
 
     def _prefetch(self, handle: Expr) -> None:
         """Prefetch a cache line to L2, because the prefetch distance is too large for L1."""

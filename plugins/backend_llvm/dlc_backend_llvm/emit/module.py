@@ -40,11 +40,14 @@ def packed_entry(func: PrimFunc) -> str:
 
 
 class Emitted(NamedTuple):
-    """A module: its IR, its entry points, and the IR of the functions that no kernel's object defines."""
+    """A module: its IR, its entry points, the IR of the functions that no kernel's object defines, and the
+    names of the foreign functions that it calls.
+    """
 
     text: str
     entries: tuple[str, ...]
     rest: str
+    foreign: tuple[str, ...]
 
 
 def emit_module(
@@ -65,7 +68,7 @@ def emit_module(
             own.functions.append(packed_entry(func))
         whole.add(own.part())
         rest.add(own.part())
-    return Emitted(whole.text(), tuple(entries), rest.text())
+    return Emitted(whole.text(), tuple(entries), rest.text(), tuple(whole.foreign))
 
 
 def metadata_of(cpu: HostCpu, level: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emit.clock import CLOCK, clock_ir
 from dlc_backend_llvm.emit.power import integer_power
 from dlc_backend_llvm.emit.types import literal, register_type, suffix, vector
+from dlc_backend_llvm.foreign import chosen_for, declaration
 from dlc_backend_llvm.vmath import VMath, machine_of
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType
@@ -25,12 +26,15 @@ _REDUCE = {"vector_reduce_add": "fadd", "vector_reduce_max": "max", "vector_redu
 
 
 class Part(NamedTuple):
-    """The text of one function, and the declarations and helpers that it refers to."""
+    """The text of one function, the declarations and helpers that it refers to, and the foreign functions
+    that it calls.
+    """
 
     functions: Sequence[str]
     declared: dict[str, str]
     helpers: dict[str, str]
     math: dict[str, str]
+    foreign: dict[str, str]
 
 
 class Unit:
@@ -42,6 +46,8 @@ class Unit:
         self._declared: dict[str, str] = {}
         self.functions: list[str] = []
         self.helpers: dict[str, str] = {}
+        self.foreign: dict[str, str] = {}
+        """The symbols of foreign functions, by name."""
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function, unless it is already declared. `signature` is `type @name(types)`."""
@@ -49,15 +55,24 @@ class Unit:
 
     def part(self) -> Part:
         """The contents of this unit."""
-        return Part(tuple(self.functions), self._declared, self.helpers, self.vmath.needed)
+        return Part(tuple(self.functions), self._declared, self.helpers, self.vmath.needed, self.foreign)
 
     def add(self, part: Part) -> None:
         """Add the contents of another unit for the same machine."""
         self.functions += part.functions
         for own, more in (
             (self._declared, part.declared), (self.helpers, part.helpers), (self.vmath.needed, part.math),
+            (self.foreign, part.foreign),
         ):  # fmt: skip
             own.update((name, text) for name, text in more.items() if name not in own)
+
+    def call_foreign(self, name: str, where: str) -> str:
+        """Declare a foreign function. Returns the type of its result and its symbol, as in a call."""
+        chosen = chosen_for(name, where, self.cpu)
+        signature = declaration(chosen.function.prototype, chosen.symbol)
+        self.declare(chosen.symbol, signature)
+        self.foreign[name] = chosen.symbol
+        return signature.partition("(")[0]
 
     def use_clock(self) -> None:
         """Define the function that reads the monotonic clock, unless it is already defined."""

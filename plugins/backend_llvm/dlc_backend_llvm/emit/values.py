@@ -24,6 +24,9 @@ reads, and whether it may be hoisted.
 class ValueEmitter(ABC):
     """Emits each expression of a function once, in the outermost scope that has its operands."""
 
+    name: str
+    """The name of the function."""
+
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.scopes: list[Scope] = []
