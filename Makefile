@@ -49,6 +49,10 @@ $(VENV)/.ready-pool: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_llvm[pool]'
 	@touch $@
 
+$(VENV)/.ready-wasm: $(VENV)/.ready
+	@$(PIP) install -e './plugins/backend_llvm[wasm]'
+	@touch $@
+
 $(VENV)/.ready-corpus: $(VENV)/.ready
 	@$(PIP) install -e '.[corpus]'
 	@touch $@

@@ -35,7 +35,7 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 RUN = ("python", "bash")
-SHOWN = ("text", "toml", "c", "json", "ini")
+SHOWN = ("text", "toml", "c", "js", "json", "ini")
 """Languages of blocks that are only shown."""
 MARK = re.compile(r"<!-- not run: (\S.*) -->")
 PRINTS = "<!-- prints -->"

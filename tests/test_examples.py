@@ -6,9 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from dlc_backend_llvm.wasm.linking import find_linker
+
+from dlc_core.diag import UnsupportedError
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -32,6 +38,7 @@ SCRIPTS = (
     "custom_schedule.py",
     "external_codegen.py",
     "c_program/build_and_run.py",
+    "wasm/build_and_run.py",
     "op_plugin/use_it.py",
 )
 LINKING = ("c_program", "export_add_one")
@@ -74,12 +81,61 @@ def run(script: str, cache: Path, *arguments: str, site: Path | None = None) -> 
     return done.stdout
 
 
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files without printing requests."""
+
+    def log_message(self, *args: object) -> None:  # type: ignore[override]
+        """Print nothing."""
+
+
+def need_wasm_linker() -> None:
+    """Skip the test if WebAssembly modules cannot be linked."""
+    try:
+        find_linker()
+    except UnsupportedError as error:
+        pytest.skip(error.what)
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_example_runs(script: str, cache: Path, site: Path) -> None:
+    if script.startswith("wasm"):
+        need_wasm_linker()
     if script.startswith(LINKING) and shutil.which(os.environ.get("CC", "cc")) is None:
         pytest.skip("no C compiler")
     printed = run(script, cache, site=site if script.startswith("op_plugin") else None)
     assert printed.strip()
+
+
+@pytest.fixture(scope="module")
+def page(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the WebAssembly example."""
+    need_wasm_linker()
+    folder = tmp_path_factory.mktemp("page")
+    printed = run("wasm/build_and_run.py", cache, str(folder))
+    assert "Wasmtime: right" in printed or "pip install wasmtime" in printed
+    assert "right: class" in printed or "there is no Node.js" in printed
+    return folder
+
+
+def test_a_browser_runs_the_module(page: Path, tmp_path: Path) -> None:
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        pytest.skip("there is no Chromium")
+    handler = partial(QuietHandler, directory=str(page))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            words = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+            words += ["--virtual-time-budget=60000", "--dump-dom"]
+            words += [f"http://127.0.0.1:{server.server_port}/index.html"]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        finally:
+            server.shutdown()
+            thread.join()
+    result = done.stdout.partition('id="result">')[2].partition("<")[0]
+    assert result.startswith("right: class"), done.stdout + done.stderr
 
 
 @pytest.mark.slow

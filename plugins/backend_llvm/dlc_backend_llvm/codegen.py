@@ -35,7 +35,7 @@ class LlvmCodegen:
     """Emits the artefact format "object"."""
 
     name = "llvm"
-    kinds = ("llvm", "emulated")
+    kinds = ("llvm", "emulated", "wasm32")
     format = FORMAT
     forms = ("llvm", "asm")
 

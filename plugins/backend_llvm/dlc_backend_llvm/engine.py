@@ -107,6 +107,8 @@ def _prepared(
         raise UsageError(f"opt must be 0..3 and reloc 'pic' or 'default'; got {opt!r} and {reloc!r}")
     triple, cpu, features = resolve_machine(triple, cpu, features)
     triple = full_triple(triple)
+    if normal_arch(triple) == "wasm32":
+        reloc = "static"  # modules are linked at fixed addresses
     machine = _machine(triple, cpu, features, opt, reloc, jit)
     context = llvm().create_context()
     try:

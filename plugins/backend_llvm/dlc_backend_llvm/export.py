@@ -29,6 +29,7 @@ from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.linking import link_shared
 from dlc_backend_llvm.pool import pool_ir
 from dlc_backend_llvm.program import program_text
+from dlc_backend_llvm.wasm import export as wasm_export
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.foreign.needed import link_lines
 from dlc_core.ir.buffer import Buffer
@@ -47,7 +48,7 @@ ENTRY_SUFFIX = "__entry"
 
 
 def export(exe: Executable, path: Path) -> list[Path]:
-    """Write a library, or a folder of objects if `path` is a folder. Returns the written files.
+    """Write a library, a folder of objects if `path` is a folder, or a WebAssembly module. Returns the files.
 
     Raises UnsupportedError if there is no linker for the target, and ArtifactError if files cannot be
     written.
@@ -58,6 +59,11 @@ def export(exe: Executable, path: Path) -> list[Path]:
     linked = link_lines(exe.artifact.metadata)
     header = header_text(name, exe.signature, f"{exe.target} ({cpu.triple})", linked)
     try:
+        if cpu.arch == "wasm32":
+            entry = exe.entry + ENTRY_SUFFIX
+            return wasm_export.write_module(
+                exe, path, name, cpu, interface_ir(name, entry, exe.signature, cpu)
+            )
         if folder:
             path.mkdir(parents=True, exist_ok=True)
             return _write_objects(exe, path, name, cpu, header)

@@ -149,12 +149,21 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
     elif arch == "riscv64" and not cpu:
         cpu = "generic-rv64"
         words = ["+m", "+a", "+f", "+d", "+c", *words]
-    elif not cpu:
-        cpu = "generic"
+    elif arch == "wasm32":
+        words.insert(0, "+simd128")
+    cpu = cpu or "generic"
     text = ",".join(words)
     facts = vector_facts(triple, cpu, text, foreign=foreign)
+    if arch == "wasm32":
+        facts = facts[0], facts[1], _is_relaxed(text), *facts[3:]
     units = _units(cpu, facts[0])
     return HostCpu(triple, cpu, text, *facts[:3], *TYPICAL_CACHES, cores, *facts[3:], units)
+
+
+def _is_relaxed(features: str) -> bool:
+    """Whether WebAssembly has the vector multiply-adds of relaxed SIMD."""
+    signs = {word[1:]: word[0] for word in features.split(",")}
+    return signs.get("relaxed-simd") == "+"
 
 
 @lru_cache(maxsize=64)
@@ -166,7 +175,8 @@ def vector_facts(
     `foreign` means that a user named the cpu or the features. LLVM may then end the process, so that the
     probe is compiled in another one.
     """
-    text = _PROBE + PROBES + CALLS
+    # LLVM has no conversions to bfloat16 for WebAssembly, and ends the process.
+    text = _PROBE + CALLS if normal_arch(triple) == "wasm32" else _PROBE + PROBES + CALLS
     machine = (full_triple(triple), cpu, features, abi_name(triple, features), text)
     if not foreign:
         listing = assembly(*machine)
@@ -177,9 +187,9 @@ def vector_facts(
         listing = tried(*machine)
     first, _, rest = listing.partition("probe_rounding:")
     second, _, rest = rest.partition("probe_float16:")
-    third, _, dots = rest.partition("probe_bfloat:")
+    third, _, dots = rest.partition("probe_calls:")[0].partition("probe_bfloat:")
     rounding, float16 = "floorf" not in second, not re.search(r"__(extendhfsf2|truncsfhf2|gnu_)", third)
-    found = read_probes("probe_bfloat:" + dots.partition("probe_calls:")[0])
+    found = read_probes("probe_bfloat:" + dots)
     return *_read_probe(normal_arch(triple), first, third), rounding, float16, found
 
 
@@ -213,6 +223,8 @@ def _read_probe(arch: str, text: str, addition: str) -> tuple[int, int, bool]:
         groups = {"m1": 512, "m2": 256, "m4": 128, "m8": 64}
         found = re.search(r"vset(?:i?)vli\s+[^\n]*\be32, (m[1248])\b", text)
         return (groups[found.group(1)] if found else 128), 32, True
+    if arch == "wasm32":
+        return (128 if "f32x4.add" in addition else 0), 16, False
     has_vectors = re.search(r"\bvadd\.f32\s+[dq]\d", addition)  # without NEON, floats are in s registers
     return (128 if has_vectors else 0), 16, "fmaf" not in text
 

@@ -1,4 +1,6 @@
-"""The target kinds `llvm` (CPUs; this machine by default) and `emulated` (the same code, run by QEMU)."""
+"""The target kinds `llvm` (CPUs; this machine by default), `emulated` (the same code, run by QEMU), and
+`wasm32` (WebAssembly).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,16 @@ from dlc_backend_llvm.binding import llvm_version
 from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.dots import dots_of
 from dlc_backend_llvm.host import describe, host_cpu, usable_cores
+from dlc_core.diag import TargetError
 from dlc_core.support.lazy import lazy
 from dlc_core.target import COMPUTED, Description, Option, Target, TargetKind
+from dlc_core.target.target import THREADS
 
 if TYPE_CHECKING:
     from dlc_backend_llvm.emulator import qemu
+    from dlc_backend_llvm.wasm import device as wasm
 else:
+    wasm = lazy("dlc_backend_llvm.wasm.device")
     qemu = lazy("dlc_backend_llvm.emulator.qemu")
 
 OPTIONS = (
@@ -33,7 +39,8 @@ FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2.0, 2.0, 4.0
 measured nor taken from LLVM."""
 
 
-def _cpu(mtriple: str, mcpu: str, mattr: str, threads: int) -> HostCpu:
+def _cpu(options: Mapping[str, Any], threads: int) -> HostCpu:
+    mtriple, mcpu, mattr = options["mtriple"], options["mcpu"], options["mattr"]
     if not (mtriple or mcpu or mattr):
         return host_cpu()
     triple = mtriple or host_cpu().triple
@@ -42,7 +49,8 @@ def _cpu(mtriple: str, mcpu: str, mattr: str, threads: int) -> HostCpu:
 
 def cpu_of(target: Target) -> HostCpu:
     """The processor of a target of this kind."""
-    return _cpu(target["mtriple"], target["mcpu"], target["mattr"], target["num-threads"])
+    options = target.values()
+    return _cpu(options, options.get(THREADS, 0))
 
 
 def spare_registers(cpu: HostCpu) -> int:
@@ -65,9 +73,13 @@ _DETECTED = (
 
 
 def description(options: Mapping[str, Any]) -> Description:
-    """The description that schedules read."""
-    threads = options["num-threads"]
-    cpu = _cpu(options["mtriple"], options["mcpu"], options["mattr"], threads)
+    """The description that schedules read. Raises TargetError for wrong options."""
+    threads = options.get(THREADS, 0)
+    cpu = _cpu(options, threads)
+    if cpu.arch == "wasm32":
+        if threads > 1:
+            raise TargetError(f"target option -{THREADS}={threads}: a WebAssembly module has one thread")
+        threads = 1
     return Description(
         vector_bits=cpu.vector_bits,
         vector_registers=cpu.vector_registers,
@@ -80,6 +92,7 @@ def description(options: Mapping[str, Any]) -> Description:
         fma_latency=FMA_LATENCY,
         caches=(cpu.l1d, cpu.l2, cpu.l3),
         cores=threads or cpu.cores,
+        parallel=cpu.arch != "wasm32",
         dtypes=COMPUTED,
         intrinsics=frozenset({"vector_shuffle"}) if cpu.vector_bits else frozenset(),
         dots=tuple(dots_of(cpu)),
@@ -91,7 +104,7 @@ def description(options: Mapping[str, Any]) -> Description:
 
 def identity(options: Mapping[str, Any]) -> str:
     """A text for cache keys: the processor, independent of how it was named, and the version of LLVM."""
-    cpu = _cpu(options["mtriple"], options["mcpu"], options["mattr"], 1)
+    cpu = _cpu(options, 1)
     return f"{cpu.triple} {cpu.cpu} {cpu.features} llvm-{llvm_version()}"
 
 
@@ -106,6 +119,23 @@ KIND = TargetKind(
     identity=identity,
     keys=("cpu",),
 )
+
+WASM = replace(
+    KIND,
+    name="wasm32",
+    doc="WebAssembly modules with SIMD128, for browsers and runtimes; run here by Wasmtime",
+    device="wasm",
+    options=(
+        Option("mtriple", "str", "wasm32-unknown-unknown", "target triple"),
+        Option("mcpu", "str", "", "mvp, generic or bleeding-edge; empty is generic with SIMD128"),
+        Option("mattr", "str", "", "features, such as +relaxed-simd or -simd128"),
+        Option("opt", "int", 2, "level of LLVM's code generator, 0 to 3"),
+    ),
+    host_rank=0,
+    problem=lambda: wasm.problem(),
+    keys=("wasm", "cpu"),
+)
+"""Modules have one thread, and at most 4 GiB of memory."""
 
 EMULATED = replace(
     KIND,

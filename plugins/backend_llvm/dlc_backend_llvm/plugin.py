@@ -1,4 +1,6 @@
-"""The declarations of this package: the kinds `llvm` and `emulated`, their code generator and devices."""
+"""The declarations of this package: the kinds `llvm`, `emulated` and `wasm32`, their code generator, devices
+and tags.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ def dlc_targets() -> Iterable[Declaration]:
     return [
         Deferred("llvm", "dlc_backend_llvm.kind:KIND", {"host_rank": 100}),
         Deferred("emulated", "dlc_backend_llvm.kind:EMULATED", {"host_rank": 0}),
+        Deferred("wasm32", "dlc_backend_llvm.kind:WASM", {"host_rank": 0}),
     ]
 
 
@@ -45,4 +48,5 @@ def dlc_devices() -> Iterable[Declaration]:
     return [
         Deferred("cpu", "dlc_backend_llvm.device:DEVICE"),
         Deferred("emulator", "dlc_backend_llvm.emulator.device:DEVICE"),
+        Deferred("wasm", "dlc_backend_llvm.wasm.device:DEVICE"),
     ]

@@ -27,6 +27,9 @@ SERVED = {
     "macosx": (("aarch64", "x86_64"), ("",)),
     "macos": (("aarch64", "x86_64"), ("",)),
     "windows": (("aarch64", "x86_64"), ("msvc", "gnu")),
+    "unknown": (("wasm32",), ("",)),
+    "wasi": (("wasm32",), ("",)),
+    "wasip": (("wasm32",), ("",)),
 }
 """By system: the supported architectures, and the environments that a triple may end with."""
 
@@ -47,7 +50,8 @@ def full_triple(triple: str) -> str:
     system, and would not see the ABI.
     """
     words = triple.split("-")
-    has_vendor = len(words) not in (2, 3) or _plain(words[1]) not in SERVED
+    is_system = _plain(words[1]) in SERVED if len(words) in (2, 3) else False
+    has_vendor = not is_system or (len(words) == 3 and words[1] == "unknown")
     return triple if has_vendor else "-".join((words[0], "unknown", *words[1:]))
 
 

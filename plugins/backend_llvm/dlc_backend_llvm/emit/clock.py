@@ -32,6 +32,11 @@ define internal void @NAME(ptr %at, i64 %sign) nounwind {
 """
 
 
+def has_clock(triple: str) -> bool:
+    """Whether the clock of a triple's system is known."""
+    return any(f"-{system}" in triple for system in _MONOTONIC)
+
+
 def clock_ir(triple: str) -> str:
     """The function as LLVM IR. Raises UnsupportedError if the clock of the system is not known."""
     for system, number in _MONOTONIC.items():
@@ -42,4 +47,4 @@ def clock_ir(triple: str) -> str:
     )
 
 
-__all__ = ["CLOCK", "clock_ir"]
+__all__ = ["CLOCK", "clock_ir", "has_clock"]

@@ -7,12 +7,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dlc_backend_llvm.cpu import HostCpu
+from dlc_backend_llvm.emit.clock import has_clock
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.kernels import Kernel
 from dlc_backend_llvm.emit.unit import Unit
 from dlc_backend_llvm.form import ENTRY_SUFFIX
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.module import IRModule
+from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -53,13 +55,18 @@ class Emitted(NamedTuple):
 def emit_module(
     module: IRModule, cpu: HostCpu, kernels: Mapping[str, Kernel] = MappingProxyType({})
 ) -> Emitted:
-    """Emit a module.  `kernels` has functions that are already emitted, by name."""
+    """Emit a module.  `kernels` has functions that are already emitted, by name.
+
+    Instrumented entry points are left out on systems without a clock.
+    """
     whole, rest = Unit(cpu), Unit(cpu)
     entries = []
     for name, func in module.of_kind(PrimFunc).items():
         if name in kernels:
             whole.add(kernels[name].part)
             rest.declare(name, kernels[name].signature)
+            continue
+        if name.endswith(PROFILE_SUFFIX) and not has_clock(cpu.triple):
             continue
         own = Unit(cpu)
         emit_function(own, func)

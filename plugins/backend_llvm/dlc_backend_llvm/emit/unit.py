@@ -159,6 +159,8 @@ class Unit:
         return scalar if type_.lanes == 1 else f"splat ({register_type(type_.scalar)} {scalar})"
 
     def _call_llvm(self, name: str, args: Sequence[str], type_: DType, emit: Callable[[str], str]) -> str:
+        if name == "fma" and self.cpu.arch == "wasm32":
+            name = "fmuladd"  # relaxed: the runtime rounds once or twice
         full, kind = f"llvm.{name}.{suffix(type_)}", register_type(type_)
         self.declare(full, f"{kind} @{full}({', '.join([kind] * len(args))})")
         return emit(f"call {kind} @{full}({', '.join(f'{kind} {a}' for a in args)})")

@@ -115,7 +115,9 @@ _LLVM = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64":
 
 def machine_of(cpu: HostCpu) -> Machine:
     """The properties of a processor that the formulas depend on."""
-    return Machine(cpu.vector_bits, cpu.fma, cpu.rounding, cpu.float16)
+    # The formulas need products that are rounded once, which relaxed SIMD does not promise.
+    fma = cpu.fma and cpu.arch != "wasm32"
+    return Machine(cpu.vector_bits, fma, cpu.rounding, cpu.float16)
 
 
 def llvm_type(dtype: str, lanes: int) -> str:
