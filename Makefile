@@ -41,6 +41,10 @@ $(VENV)/.ready-bench: $(VENV)/.ready
 	@$(PIP) install -e '.[bench]'
 	@touch $@
 
+$(VENV)/.ready-blas: $(VENV)/.ready
+	@$(PIP) install -e '.[blas]'
+	@touch $@
+
 $(VENV)/.ready-opencl: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_opencl[pocl]'
 	@touch $@

@@ -37,6 +37,7 @@ SCRIPTS = (
     "nn_mlp.py",
     "custom_schedule.py",
     "external_codegen.py",
+    "foreign_blas.py",
     "c_program/build_and_run.py",
     "wasm/build_and_run.py",
     "op_plugin/use_it.py",

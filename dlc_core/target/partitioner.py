@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dlc_core.graph.node import Function
+from dlc_core.graph.node import Function, Node
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
 from dlc_core.rewrite.pattern import Match, Pattern
@@ -91,6 +91,11 @@ class Partitioner:
     scratch memory (both empty) and the symbols, or has `evaluate`. Without `compile`, the kind's code
     generator compiles the regions. `worth(region, target)` decides whether a merged region pays for its
     transfers. `merge=False` makes each match a separate region.
+
+    With `replacement` there are no regions: `replacement(match, target)` returns a node in place of a match,
+    such as a call of a foreign function (`std.call_dps`). It stays in the graph of the target, so a host
+    compiles, saves and exports it like other nodes. The node has the type of the match's root, and its
+    arguments are nodes of the match.
     """
 
     name: str
@@ -99,6 +104,12 @@ class Partitioner:
     compile: Callable[[Region, Target], Artifact] | None = None
     worth: Callable[[Region, Target], Verdict] = _always
     merge: bool = True
+    replacement: Callable[[Match, Target], Node] | None = None
+
+    @property
+    def merges(self) -> bool:
+        """Whether neighbouring matches become one region."""
+        return self.merge and self.replacement is None
 
 
 __all__ = ["Part", "Partitioner", "Region", "RegionPattern", "Verdict"]

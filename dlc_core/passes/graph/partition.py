@@ -5,6 +5,10 @@ with the attribute `region`, the target's text. No call depends on its own resul
 
     y = relu(conv(x, w)); softmax(y)      =>      softmax(call(x){region_0})
 
+A partitioner may also replace a match by a node of its choice, which stays in the graph:
+
+    matmul(x, w)      =>      call_dps(x, w){function=vendor.gemm}
+
 The context's `placement` determines which target takes which nodes; without it the pass does nothing. The
 module's attribute `placed` lists for each region its target, nodes and bytes, and for each node why an
 earlier target did not take it.
@@ -18,6 +22,7 @@ from fnmatch import fnmatchcase
 from itertools import count
 from typing import Any, ClassVar
 
+from dlc_core.diag import TargetError
 from dlc_core.graph.dims import dims_bound_by, dims_required_by
 from dlc_core.graph.extract import REGION, Extracted, extract, reads_of
 from dlc_core.graph.node import (
@@ -32,6 +37,7 @@ from dlc_core.graph.node import (
     node,
     only_spans,
     post_order,
+    rewrite,
     users_of,
 )
 from dlc_core.ir.module import IRModule
@@ -104,11 +110,17 @@ class _Partitioner:
     placement: Placement
     numbers: Iterator[int] = field(default_factory=count)
     regions: list[dict[str, Any]] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
     refused: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
         """Return the report of the partition as plain data."""
-        return {"host": str(self.placement.host), "regions": self.regions, "why_not": self.refused}
+        return {
+            "host": str(self.placement.host),
+            "regions": self.regions,
+            "replaced": self.replaced,
+            "why_not": self.refused,
+        }
 
     def function(self, function: Function) -> Function:
         """Replace the regions of a function by calls, also in bodies of control flow outside of regions."""
@@ -151,6 +163,8 @@ class _Partitioner:
         target_of = {n: str(part.candidate.target) for part in cover.parts for n in part.members}
         targets = list(dict.fromkeys(str(t.target) for t in self.placement.candidates))
         pins = self.placement.pins(graph.order)
+        # What no pattern matches stays on the target itself.
+        replacing = {str(t.target) for t in self.placement.candidates if t.partitioner.replacement}
         for n in graph.order:
             if n.op.name in STRUCTURAL:
                 continue
@@ -160,7 +174,11 @@ class _Partitioner:
                 reasons = cover.refused.get(n, {}).get(target, [])
                 if n in pins and pins[n] != target:
                     reasons = [f"it is placed on {pins[n]}"]
-                elif not reasons and (target not in self.placement.automatic and n not in pins):
+                elif (
+                    not reasons
+                    and n not in pins
+                    and (target not in self.placement.automatic or target in replacing)
+                ):
                     continue
                 names = [s.name or str(s) for s in n.spans]
                 refusal = {"op": n.op.name, "nodes": names, "target": target}
@@ -199,11 +217,14 @@ class _Partitioner:
             return node(n.op, args, attrs, n.type)
 
     def _called(self, region: _FoundRegion, new: Mapping[Node, Node]) -> dict[Node, Node]:
-        function = replace(region.extracted.function, name=f"region_{next(self.numbers)}")
-        self.regions.append(region.record(function.name))
+        args = [new[a] for a in region.inputs]
         with only_spans(tuple(dict.fromkeys(s for n in region.members for s in n.spans))):
-            call = call_function(function, [new[a] for a in region.inputs])
-        return region.extracted.results(call)
+            if region.candidate.partitioner.replacement is not None:
+                self.replaced.append(region.title())
+                return region.extracted.results(_replaced(region, args))
+            function = replace(region.extracted.function, name=f"region_{next(self.numbers)}")
+            self.regions.append(region.record(function.name))
+            return region.extracted.results(call_function(function, args))
 
 
 @record(frozen=True, eq=False)
@@ -243,6 +264,11 @@ class _FoundRegion:
             "worth", lambda: candidate.partitioner.worth(region, candidate.target), spans
         )
 
+    def title(self) -> str:
+        """Return its ops, partitioner and pattern as text."""
+        ops = " ".join(n.op.name for n in self.members if n.op.name not in STRUCTURAL)
+        return f"{ops}: {self.candidate.partitioner.name}: {self.parts[0].pattern.name}"
+
     def record(self, name: str) -> dict[str, Any]:
         """Return the report of a region as plain data."""
         spans = dict.fromkeys(s.name or str(s) for n in self.members for s in n.spans)
@@ -257,6 +283,25 @@ class _FoundRegion:
             "bytes_in": static_bytes(*(n.type for n in self.inputs)),
             "bytes_out": static_bytes(*(n.type for n in self.extracted.escaping)),
         }
+
+
+def _replaced(region: _FoundRegion, args: Sequence[Node]) -> Node:
+    """The node that a partitioner returns in place of a match, over the arguments of its region. Raises
+    TargetError if the partitioner fails, or if the node has another type.
+    """
+    function, partitioner = region.extracted.function, region.candidate.partitioner
+    assert partitioner.replacement is not None
+    (part,) = region_of(function, region.candidate).parts
+    root = part.match.root
+    what = f"partitioner {partitioner.name!r} cannot replace {part.pattern}"
+    try:
+        made = partitioner.replacement(part.match, region.candidate.target)
+    except Exception as error:
+        raise TargetError(what, why=f"{type(error).__name__}: {error}", spans=root.spans) from error
+    if made.type != root.type:
+        raise TargetError(what, why=f"its node is {made.type}, not {root.type}", spans=root.spans)
+    given = dict(zip(function.params, args, strict=True))
+    return rewrite(made, lambda old, _: given.get(old))
 
 
 def region_of(function: Function, candidate: Candidate) -> Region:

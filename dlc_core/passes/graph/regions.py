@@ -130,7 +130,7 @@ def merged(graph: Graph, parts: Iterable[RegionPart]) -> list[list[RegionPart]]:
         part = part_at.get(n)
         if part is not None:
             own = clusters.add(part)
-            if part.candidate.partitioner.merge:
+            if part.candidate.partitioner.merges:
                 for other in sorted(clusters.direct[own]):
                     other = clusters.find(other)
                     if clusters.parts[other][0].candidate is part.candidate:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,8 @@ class Explanation:
     """The machine of the cost model."""
     segments: tuple[Segment, ...] = ()
     """The segments of a model that is not one native entry point, those of other targets first."""
+    replaced: tuple[str, ...] = ()
+    """The matches that partitioners replaced: partitioner, pattern and ops of each."""
     refused: tuple[Refusal, ...] = ()
     device_memory: Mapping[str, int | None] = field(default_factory=dict)
     """For each device with its own memory, the peak bytes of a call's values between segments; None if they
@@ -286,6 +289,7 @@ class Explanation:
         for name, peak in self.device_memory.items():
             known = "depending on dims" if peak is None else f"at most {peak}"
             lines.append(f"values   on device {name} between segments: bytes {known} in each call")
+        lines += [f"replaced {text}" + f" × {n}" * (n > 1) for text, n in Counter(self.replaced).items()]
         lines += self.refusals()
         width = max((len(k.name) for k in self.kernels), default=0)
         rules = max((len(k.rule) for k in self.kernels), default=0)
@@ -400,6 +404,7 @@ def explain(
         threads=exe.num_threads,
         machine=machine,
         segments=tuple(_segments(exe)),
+        replaced=tuple(exe.about.get("placed", {}).get("replaced", ())),
         device_memory=_device_memory(exe),
         compiled=exe.artifact.metadata.get(COMPILED, {}),
         results=None if memory.results is None else str(memory.results),
