@@ -55,6 +55,16 @@ def check_opened(path: object, metadata: Mapping[str, Any]) -> None:
         raise ArtifactError(what, why=error.what, details=error.details, hint=error.hint) from error
 
 
+def check_self_contained(metadata: Mapping[str, Any], where: str) -> None:
+    """Raise UnsupportedError if code calls functions of this process, and it runs elsewhere."""
+    names = [name for name, _, _ in needed(metadata)]
+    if names:
+        raise UnsupportedError(
+            f"{where} cannot call functions of this process: {', '.join(names)}",
+            hint="declare a Source first, whose text becomes part of the code",
+        )
+
+
 def check_exported(metadata: Mapping[str, Any]) -> None:
     """Raise UnsupportedError if code calls Python callables, which exported files cannot contain."""
     names = [name for name, _, symbol in needed(metadata) if symbol.startswith(CALLBACK)]
@@ -103,6 +113,7 @@ __all__ = [
     "FOREIGN",
     "check_exported",
     "check_opened",
+    "check_self_contained",
     "link_lines",
     "load_globally",
     "needed",

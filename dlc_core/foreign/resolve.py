@@ -129,9 +129,14 @@ def addresses(metadata: Mapping[str, Any]) -> dict[str, int]:
 
 
 def guarded_call(call: Callable[..., int], metadata: Mapping[str, Any]) -> Callable[..., int]:
-    """The call of an entry point, with the errors of callbacks if its code has any (see `trampoline`)."""
-    found = needed_functions(metadata)
-    return guarded(call, found.values()) if found else call
+    """The call of an entry point, with the errors of callbacks (see `trampoline`). It is the same function if
+    its code calls neither Python nor functions that are not thread-safe.
+    """
+    found = needed_functions(metadata).values()
+    plain = all(
+        f.thread_safe and not any(isinstance(one, PythonCallable) for one in f.implementations) for f in found
+    )
+    return call if plain else guarded(call, found)
 
 
 __all__ = [

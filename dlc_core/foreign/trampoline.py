@@ -108,8 +108,9 @@ def guarded(call: Callable[..., int], functions: Iterable[ForeignFunction]) -> C
             finally:
                 _pending.depth -= 1
                 error, _pending.error = _pending.error, None
-        if error is None and _lost:
-            error = _lost.pop()
+        if _lost:
+            error = error or _lost[0]
+            _lost.clear()
         if error is not None:
             raise error
         return status
@@ -121,7 +122,7 @@ def _callback(function: ForeignFunction, python: Callable[..., Any]) -> Callable
     prototype = function.prototype
 
     def run(*args: Any) -> Any:
-        if _pending.error is not None:
+        if _pending.error is not None or (_lost and not _pending.depth):
             return 0
         try:
             return call_python(function, python, arrays_of(prototype, args)) or 0

@@ -13,7 +13,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core.config import config
 from dlc_core.diag import RuntimeFailure
-from dlc_core.foreign import ForeignFunction, PythonCallable
+from dlc_core.foreign import CSymbol, ForeignFunction, PythonCallable
 from dlc_core.script import parse
 from tests.foreign.functions import PAIRS, PROGRAM, TWICE, declared
 from tests.foreign.test_targets import A, usable
@@ -178,3 +178,35 @@ def test_callbacks_in_guard_mode(target: str, register: Any) -> None:
     for mode in ("end", "begin"):
         with config.override(guard=mode):
             np.testing.assert_array_equal(dlc.build(parse(PROGRAM), target)(A)[0], A * 2)
+
+
+def test_errors_in_other_threads_are_not_lost(register: Any) -> None:
+    """If a library is missing, its Python substitute runs in the threads of a parallel loop."""
+    usable("llvm")
+
+    threads: set[int] = set()
+
+    def odd(n: int) -> None:
+        threads.add(threading.get_ident())
+        threading.Event().wait(0.001)  # so that the other thread takes part
+        if n % 2:
+            raise ValueError("odd")
+
+    implementations = [CSymbol("libm.so.6", "no_such_symbol"), PythonCallable(odd)]
+    register(ForeignFunction("test.odd", "(int64 n)", implementations))
+    program = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for i in T.parallel(64):
+        B[i] = A[i] + T.float32(1.0)
+        T.evaluate(T.call_extern("test.odd", i * FACTOR, dtype="int32"))
+"""
+    for number in (1, 2):
+        threads.clear()
+        even = dlc.build(parse(program.replace("FACTOR", "2")), "llvm", num_threads=number)
+        np.testing.assert_array_equal(even(A), A + 1)
+        assert len(threads) <= number
+        exe = dlc.build(parse(program.replace("FACTOR", "1")), "llvm", num_threads=number)
+        with pytest.raises(RuntimeFailure, match="ValueError: odd"):
+            exe(A)
+        np.testing.assert_array_equal(even(A), A + 1)

@@ -43,6 +43,8 @@ def usable(target: str) -> str:
         ("llvm", "python"),
         ("llvm", "c"),
         ("llvm", "llvm"),
+        ("wasm32", "llvm"),
+        ("emulated -mtriple=aarch64-linux-gnu", "llvm"),
         ("c", "python"),
         ("c", "c"),
         ("c -vector-bits=256", "c"),
@@ -70,6 +72,18 @@ def test_binaries_for_cuda_contain_the_text(register: Any) -> None:
     exe = dlc.build(parse(PROGRAM), "cuda -arch=sm_80 -code=binary")
     assert "cube(" in exe.source("cu")
     assert exe.artifact.code
+
+
+@pytest.mark.parametrize("target", ["wasm32", "emulated -mtriple=aarch64-linux-gnu"])
+def test_code_that_runs_elsewhere_calls_no_functions_of_this_process(target: str, register: Any) -> None:
+    for function in declared(*PAIRS["python"]):
+        register(function)
+    exe = dlc.build(parse(PROGRAM), usable(target))
+    with pytest.raises(
+        UnsupportedError, match=r"cannot call functions of this process: test\.twice"
+    ) as caught:
+        exe(A)
+    assert "declare a Source first" in caught.value.hint
 
 
 @pytest.mark.parametrize("target", ["llvm", "c", "c -vector-bits=256", "reference -level=tir"])

@@ -27,6 +27,7 @@ from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.backend.compiler import compile_c
 from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
+from dlc_core.foreign.needed import check_self_contained
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.runtime.guard.mode import PAGE, Layout
@@ -273,6 +274,7 @@ class EmulatedDevice(SimulatedDevice):
 
     def load(self, artifact: Artifact) -> Program:
         self.check(artifact)
+        check_self_contained(artifact.metadata, "an emulated processor")
         return Program(artifact)
 
     def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:

@@ -58,7 +58,7 @@ class LlvmCodegen:
         metadata = unit.metadata_of(cpu, level)
         if names:
             needed, texts = foreign.check_module(names, cpu)
-            code = foreign.with_texts(code, texts, cpu, level)
+            code = foreign.with_texts(code, text, texts, cpu, level)
             metadata[FOREIGN] = needed
         return Artifact(
             FORMAT,

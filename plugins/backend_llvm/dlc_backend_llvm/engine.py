@@ -94,6 +94,24 @@ def resolve_machine(triple: str, cpu: str, features: str) -> tuple[str, str, str
     return triple, known.cpu, known.features
 
 
+def link_ir(text: str, *others: str) -> str:
+    """The IR of one module with the definitions of others. Raises CodegenError if a symbol has two."""
+    with LOCK:
+        context = llvm().create_context()
+        try:
+            module = _parse(text, context)
+            try:
+                for other in others:
+                    module.link_in(_parse(other, context))
+                return str(module)
+            except RuntimeError as error:
+                raise CodegenError("LLVM cannot link the modules", why=str(error).strip()) from error
+            finally:
+                module.close()
+        finally:
+            context.close()
+
+
 @contextlib.contextmanager
 def _prepared(
     text: str, triple: str, cpu: str, features: str, opt: int, reloc: str, jit: bool, passes: str
@@ -283,6 +301,7 @@ __all__ = [
     "assemble",
     "compile_ir",
     "engine",
+    "link_ir",
     "optimise",
     "resolve_machine",
 ]

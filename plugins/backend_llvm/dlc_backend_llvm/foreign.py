@@ -1,7 +1,7 @@
 """Foreign functions in generated code: the implementation that is called, its declaration, and its object.
 
     chosen_for(name, where, cpu)             the implementation that code calls
-    with_texts(code, texts, cpu, level)      an object joined with those of texts in LLVM IR and C
+    with_texts(code, ir, texts, cpu, level)  an object joined with those of texts in LLVM IR and C
 
 A text becomes an object, which is joined to that of the module. C needs a C compiler for the target; without
 one the next implementation is taken.
@@ -60,22 +60,26 @@ def check_module(names: Sequence[str], cpu: HostCpu) -> tuple[list[list[str]], d
     return needed_entries(found), texts
 
 
-def with_texts(code: bytes, texts: Mapping[str, Source], cpu: HostCpu, level: int) -> bytes:
-    """The object of a module, joined with those of texts by the names of their functions.
+def with_texts(code: bytes, ir: str, texts: Mapping[str, Source], cpu: HostCpu, level: int) -> bytes:
+    """The object of a module, joined with those of texts by the names of their functions. `ir` is the IR of
+    the module: if objects for a machine cannot be joined, texts in LLVM IR are linked to it.
 
-    Raises CodegenError, which names the function, if a compiler refuses a text, and if objects of the target
-    cannot be joined.
+    Raises CodegenError, which names the function, if a compiler refuses a text, and UnsupportedError if C
+    texts cannot be joined.
     """
     if not texts:
         return code
     objects = [_object_of(name, source, cpu, level) for name, source in texts.items()]
     joined = join_objects([Part(code), *(Part(data) for data in objects)])
-    if joined is None:
-        names = ", ".join(map(repr, texts))
-        why = f"objects for {cpu.triple} are not joined, or their sections are not supported"
-        hint = "give a CSymbol, and link it"
-        raise CodegenError(f"the texts of the foreign functions {names} are not linked", why=why, hint=hint)
-    return joined
+    if joined is not None:
+        return joined
+    of_c = [name for name, source in texts.items() if source.language == C]
+    if of_c:
+        names = ", ".join(map(repr, of_c))
+        hint = "give a Source in 'llvm', or a CSymbol that is linked"
+        raise UnsupportedError(f"C texts are not linked for {cpu.triple}: {names}", hint=hint)
+    linked = engine.link_ir(ir, *(source.text for source in texts.values()))
+    return engine.compile_ir(linked, cpu.triple, cpu.cpu, cpu.features, opt=level)
 
 
 def _object_of(name: str, source: Source, cpu: HostCpu, level: int) -> bytes:

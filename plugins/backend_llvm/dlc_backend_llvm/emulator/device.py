@@ -17,6 +17,7 @@ from dlc_backend_llvm.host import describe
 from dlc_backend_llvm.objects import read_object
 from dlc_core.backend import Blocks
 from dlc_core.diag import ArtifactError
+from dlc_core.foreign.needed import check_self_contained
 from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.runtime.guard.mode import PAGE, Layout
 from dlc_core.support.lazy import lazy
@@ -195,6 +196,7 @@ class EmulatorDevice:
 
     def load(self, artifact: Artifact) -> LoadedCode:
         self.check(artifact)
+        check_self_contained(artifact.metadata, "an emulated processor")
         server = server_for(_cpu(artifact.metadata))
         return LoadedCode(server, server.load(artifact.code))
 

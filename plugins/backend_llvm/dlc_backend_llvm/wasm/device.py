@@ -20,6 +20,7 @@ from dlc_backend_llvm.wasm.builtins import builtins_object
 from dlc_backend_llvm.wasm.linking import HEAP, find_linker, link_module
 from dlc_core.backend import SimulatedDevice
 from dlc_core.diag import ArtifactError, PluginError, RuntimeFailure, UnsupportedError
+from dlc_core.foreign.needed import check_self_contained
 from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.runtime.guard.mode import Layout
 from dlc_core.runtime.memory.host import NDArray
@@ -131,6 +132,7 @@ class WasmDevice(SimulatedDevice):
 
     def load(self, artifact: Artifact) -> Program:
         self.check(artifact)
+        check_self_contained(artifact.metadata, "a WebAssembly module")
         return Program(artifact)
 
     def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
