@@ -99,7 +99,7 @@ def text_of(module: IRModule, target: str, *, code: bool = False) -> str:
         lowered, _ = lower(module, context_for(target))
         text = script_of(IRModule(lowered.functions, {}, lowered.entry))
         if code and not target.startswith(CUDA):
-            made = dlc.compile(module, target, config={"processes": 1})
+            made = dlc.compile(module, target)
             form = next(iter(made.artifact.sources), None)
             text += "\n\n" + ("" if form is None else made.source(form))
     except DlcError as error:

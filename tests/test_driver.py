@@ -125,7 +125,7 @@ def test_a_compiled_model_is_cached_and_found(scaling, model):
     "changed",
     [
         {"opt_level": 0},
-        {"config": {"x": 1}},
+        {"config": {"check_indices": False}},
         {"shapes": {"x": (4, 3)}},
         {"target": "reference"},
     ],
@@ -143,7 +143,7 @@ def test_the_cache_is_off_if_disabled_or_impossible(scaling, model, monkeypatch)
     dlc.compile(model, TENSOR)
     assert dlc.compile(model, TENSOR, cache=False).report["cache"] == "off"
     assert dlc.compile(model, TENSOR, verify="structure").report["cache"] == "off"
-    assert dlc.compile(model, TENSOR, config={"x": object()}).report["cache"] == "off"
+    assert dlc.compile(model, TENSOR, config={"traces": object()}).report["cache"] == "off"
     assert dlc.compile(relu_module(), TENSOR).report["cache"] == "off"
     module = relu_module()
     assert dlc.compile(module, TENSOR, cache=True).report["cache"] == "stored"

@@ -18,7 +18,7 @@ from dlc_core.driver.cache import Store, cache_key, meanwhile
 from dlc_core.driver.key import Answer, explain, key_parts
 from dlc_core.driver.loading import requested
 from dlc_core.driver.opening import opened
-from dlc_core.driver.request import CompileRequest, Progress
+from dlc_core.driver.request import DISABLED, CompileRequest, Progress
 from dlc_core.driver.target_list import TargetLike, find_target
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
@@ -312,7 +312,10 @@ def lower(
     if target is None:
         where = None
         current = passes.PassContext.current()
-        context = current.with_(opt_level=opt_level, target=None, config=dict(config or {}))
+        given = dict(config or {})
+        disabled = (*current.disabled, *given.get(DISABLED, ()))
+        context = current.with_(opt_level=opt_level, target=None, disabled=disabled, config=given)
+        stages.check_names(context)
     else:
         where = _tensor_target(target)
         context = stages.context_for(CompileRequest.of(where, opt_level=opt_level, config=config))

@@ -15,7 +15,7 @@ from dlc_core.driver.choices import ScopedChoice, check_forced, choices_of_kerne
 from dlc_core.driver.kernel_cache import KernelCache
 from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
-from dlc_core.driver.request import REQUEST, CompileRequest, Progress
+from dlc_core.driver.request import FAILED_REGIONS, REQUEST, CompileRequest, Progress
 from dlc_core.driver.stages import context_for, lower, pipelines
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
@@ -26,7 +26,7 @@ from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
-from dlc_core.passes.reproducer import write_reproducer
+from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
 from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.runtime.artefact.compiled import ENTRIES, MEMORY
 from dlc_core.runtime.device import device_at
@@ -50,8 +50,6 @@ ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
 
 MOST_PACKERS = 4
 """The most threads that write weights; each may hold a copy of a constant."""
-FAILED_REGIONS = "failed_regions"
-"""The setting for regions whose external compiler fails: "error", or "host" to run them on the host."""
 
 
 class ProgressReporter:
@@ -307,7 +305,7 @@ class Job:
                 raise
             if extra:  # the reproducer needs the bodies of kernels
                 module, _ = lower(reload(), self.context.with_(watchers=()))
-            folder = self.context.config["reproducer_dir"]
+            folder = self.context.config[REPRODUCERS]
             path = write_reproducer(folder, _Emit(), module, self.context, "codegen", error)
             if isinstance(error, DlcError):
                 error.details += (f"reproducer: {path}",)

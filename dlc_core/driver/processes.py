@@ -34,6 +34,7 @@ from dlc_core.driver.kernel_cache import (
 )
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext, Pipeline
+from dlc_core.passes.reproducer import REPRODUCERS
 from dlc_core.plugin.registry import codegen_of
 from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.support.record import record
@@ -136,7 +137,7 @@ class _Team:
         self.kernels = kernels
         self.pipeline = pipeline
         # Forks write no reproducers: an error occurs in this process again.
-        self.context = context.with_(watchers=(), config={"reproducer_dir": ""})
+        self.context = context.with_(watchers=(), config={REPRODUCERS: ""})
         self.emit_part = emit_part
         self.order = sorted(kernels, key=lambda name: -_size(kernels[name]))
         self.processes = 1

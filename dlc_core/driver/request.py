@@ -42,6 +42,8 @@ DISABLED = "disabled"
 """The compile setting with names of passes and rules to leave out, besides `PassContext.disabled`."""
 FACTS = "target"
 """The compile setting with numbers of the host's description, `{"l2_bytes": 1 << 20}` (`target/facts.py`)."""
+FAILED_REGIONS = "failed_regions"
+"""The setting for regions whose external compiler fails: "error", or "host" to run them on the host."""
 REQUEST = "request"
 """Where executables keep the record of their request."""
 

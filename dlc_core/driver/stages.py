@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dlc_core.config import config as settings
 from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
 from dlc_core.diag import UsageError, similar
-from dlc_core.driver.request import DISABLED, CompileRequest
+from dlc_core.driver.request import DISABLED, FACTS, FAILED_REGIONS, PRECISION, CompileRequest
 from dlc_core.heuristics import HEURISTICS, merged
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext, Pipeline
@@ -16,8 +16,10 @@ from dlc_core.passes.default_pipelines import default_pipeline, positions_of
 from dlc_core.passes.graph import RULES as REWRITES
 from dlc_core.passes.graph.partition import Partition
 from dlc_core.passes.positions import insert_passes
+from dlc_core.passes.reproducer import REPRODUCERS
 from dlc_core.passes.tir.schedule_kernels import RULE
 from dlc_core.plugin.registry import registry
+from dlc_core.runtime.guard.mode import GUARD
 from dlc_core.schedule.rules import RULES
 from dlc_core.target import Target
 from dlc_core.target.target import STAGES
@@ -27,7 +29,7 @@ def context_for(request: CompileRequest) -> PassContext:
     """The pass context of a request for its host: the entered one with the declarations of plugins."""
     known = registry()
     current = request.pass_context or PassContext.current()
-    config = {"reproducer_dir": settings.reproducer_dir, **request.config}
+    config = {REPRODUCERS: settings.reproducer_dir, **request.config}
     known.import_deciders()
     forced = parse_forced(config.get(DECISIONS, "")).check()
     merged(config.get(HEURISTICS, "")).check()
@@ -36,12 +38,7 @@ def context_for(request: CompileRequest) -> PassContext:
     for name, value in forced.values.items():
         if name.partition(AT)[0] == SCHEDULE_RULE and value not in RULE.alternatives:
             _check_name(value, rules, "schedule rule", "`dlc rules --schedule` lists them")
-    for name in disabled:
-        rewrites = (*REWRITES, *current.rules, *known.rules.values())
-        more = (one.name for _, one in current.passes)
-        names = (*known.passes, *more, *rules, *(rule.name for rule in rewrites))
-        _check_name(name, names, "pass or rule", "`dlc passes` and `dlc rules` list them")
-    return current.with_(
+    context = current.with_(
         opt_level=request.opt_level,
         disabled=disabled,
         target=request.target,
@@ -53,6 +50,27 @@ def context_for(request: CompileRequest) -> PassContext:
         watchers=(*current.watchers, *request.watchers),
         config=config,
     )
+    check_names(context)
+    return context
+
+
+DRIVER_SETTINGS = (DECISIONS, DISABLED, FACTS, FAILED_REGIONS, GUARD, HEURISTICS, PRECISION, REPRODUCERS)
+"""Settings of compiles that are not read by one pass alone."""
+
+
+def check_names(context: PassContext) -> None:
+    """Raise UsageError if a context disables a pass or rule that there is not, or has an unknown setting."""
+    known = registry()
+    more = [type(one) for _, one in context.passes]
+    for name in context.disabled:
+        rewrites = (*REWRITES, *context.rules, *known.rules.values())
+        rules = (*RULES, *context.schedule_rules, *known.schedule_rules.values())
+        names = (*known.passes, *(cls.name for cls in more), *(rule.name for rule in (*rules, *rewrites)))
+        _check_name(name, names, "pass or rule", "`dlc passes` and `dlc rules` list them")
+    read = {name for cls in (*known.passes.values(), *more) for name in (cls.setting, *cls.settings)}
+    declared = sorted({*DRIVER_SETTINGS, *read} - {""})
+    for name in context.config:
+        _check_name(name, declared, "setting of compiles", f"there are {', '.join(declared)}")
 
 
 def _check_name(name: str, known: Iterable[str], what: str, hint: str) -> None:

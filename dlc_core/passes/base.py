@@ -60,7 +60,8 @@ class PassContext:
     disabled: tuple[str, ...] = ()
     """Names of passes, rewrite rules and schedule rules to leave out; a compile refuses unknown names."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Settings by name; a failing pass writes a reproducer into the folder `reproducer_dir`."""
+    """Settings by name; a failing pass writes a reproducer into the folder `reproducer_dir`. Compiles refuse
+    unknown names."""
     watchers: tuple[Any, ...] = ()
     """Called before and after each pass; see `passes.watch`."""
     target: Any = None
@@ -137,6 +138,8 @@ class Pass:
     """Passes that it follows, or "begin", and that it precedes, or "end"; see `passes.positions`."""
     setting: ClassVar[str] = ""
     """The setting of the context without which default pipelines omit it."""
+    settings: ClassVar[tuple[str, ...]] = ()
+    """Further settings of the context that it reads. Compiles refuse settings that no pass declares."""
     min_level: ClassVar[int] = 0
     """The lowest `opt_level` at which it runs."""
     exact: ClassVar[bool] = True

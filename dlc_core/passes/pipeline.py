@@ -13,7 +13,7 @@ from dlc_core.graph.node import Function, context_of, using_context
 from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
-from dlc_core.passes.reproducer import write_reproducer
+from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
 from dlc_core.passes.syntax import parse_passes
 from dlc_core.support.record import record
 
@@ -97,7 +97,7 @@ def _failed(
     else:
         what, spans, why = str(error) or type(error).__name__, (), f"{type(error).__name__} in the pass"
         hint = "this is a defect of the pass; `disabled` leaves it out"
-    folder = context.config.get("reproducer_dir")
+    folder = context.config.get(REPRODUCERS)
     if folder:
         details.append(f"reproducer: {write_reproducer(folder, one, module, context, text, error)}")
     return PassError(f"pass {one.name!r} failed: {what}", spans=spans, why=why, hint=hint, details=details)

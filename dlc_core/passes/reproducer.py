@@ -16,6 +16,9 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.script import script
 from dlc_core.version import __version__
 
+REPRODUCERS = "reproducer_dir"
+"""The setting with the folder of reproducers."""
+
 
 def reproducer_text(
     one: Pass, module: IRModule, context: PassContext, pipeline: str, error: BaseException

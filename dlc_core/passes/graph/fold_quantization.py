@@ -77,6 +77,7 @@ class FoldQuantization(GraphPass):
     """
 
     name: ClassVar[str] = "fold_quantization"
+    settings: ClassVar[tuple[str, ...]] = (SETTING,)
     min_level: ClassVar[int] = 2
     exact: ClassVar[bool] = False
     drops_spans: ClassVar[bool] = True

@@ -115,6 +115,7 @@ class ResolveCalls(Pass):
     """
 
     name: ClassVar[str] = "resolve_calls"
+    settings: ClassVar[tuple[str, ...]] = (KEEP,)
     keep: bool | None = None
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:

@@ -36,6 +36,7 @@ class Simplify(GraphPass):
     """Apply the core's rules and those of plugins; `skip` names rules to leave out."""
 
     name: ClassVar[str] = "simplify"
+    settings: ClassVar[tuple[str, ...]] = ("rule_counts",)
     min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
     drops_spans: ClassVar[bool] = True

@@ -48,6 +48,7 @@ class StreamRows(GraphPass):
     """
 
     name: ClassVar[str] = "stream_rows"
+    settings: ClassVar[tuple[str, ...]] = (SETTING,)
     rows: int = 0
 
     def run_function(self, function: Function, context: PassContext) -> Function:

@@ -47,6 +47,7 @@ class ProveBounds(PrimFuncPass):
     """
 
     name: ClassVar[str] = "prove_bounds"
+    settings: ClassVar[tuple[str, ...]] = ("check_indices",)
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         func = with_index_checks(with_own_checks(func), bool(context.config.get("check_indices", True)))

@@ -61,6 +61,7 @@ class ScheduleKernels(PrimFuncPass):
     """
 
     name: ClassVar[str] = "schedule_kernels"
+    settings: ClassVar[tuple[str, ...]] = (TRACES,)
     min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
     rules: tuple[str, ...] = ()
