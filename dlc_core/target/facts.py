@@ -35,6 +35,15 @@ _INTEGERS = (
     "vector_units",
 )  # fmt: skip
 _LISTS = ("cache_bandwidths", "caches")
+_LARGEST = {
+    "cache_line": 1 << 16,
+    "cache_ways": 1 << 16,
+    "vector_registers": 1 << 16,
+    "vector_units": 1 << 16,
+}
+"""The largest values of some numbers."""
+_LIMIT = 1 << 50
+"""The largest value of all other numbers."""
 
 
 def facts_of(given: Mapping[str, Any]) -> Facts:
@@ -77,14 +86,20 @@ def _value(name: str, given: Any) -> Any:
         parts: list[Any] = given.split(",")
     else:
         parts = list(given) if isinstance(given, (list, tuple)) else [given]
+    values: tuple[Any, ...]
     try:
         values = tuple((int if is_integer else float)(part) for part in parts)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         values = ()
     several = name in _LISTS
-    if not values or (len(values) > 1 and not several) or min(values) <= 0:
+    if not values or (len(values) > 1 and not several) or not all(value > 0 for value in values):
         expected = ("positive whole number" if is_integer else "positive number") + "s" * several
         raise TargetError(f"{PREFIX}{name}={given} is not {'' if several else 'a '}{expected}")
+    largest = _LARGEST.get(name, _LIMIT)
+    if not all(value <= largest for value in values):
+        raise TargetError(f"{PREFIX}{name}={given} is above {largest}")
+    if name == "cache_line" and values[0] & (values[0] - 1):
+        raise TargetError(f"{PREFIX}{name}={given} is not a power of two")
     return values if several else values[0]
 
 

@@ -52,6 +52,11 @@ def test_the_text_of_a_target_keeps_numbers(given):
         ({"frequency": -1}, "not a positive number"),
         ({"caches": "1,,2"}, "not positive whole numbers"),
         ({"fma_latency": "4,5"}, "not a positive number"),
+        ({"fma_latency": "nan"}, "not a positive number"),
+        ({"frequency": "inf"}, "is above"),
+        ({"cache_ways": float("inf")}, "not a positive whole number"),
+        ({"vector_registers": 1 << 40}, "is above 65536"),
+        ({"cache_line": 96}, "not a power of two"),
     ],
 )
 def test_facts_that_cannot_be_set_are_refused(given, words):

@@ -21,7 +21,7 @@ from dlc_backend_llvm.amx import tiles_allowed
 from dlc_backend_llvm.binding import LOCK, installed, llvm
 from dlc_backend_llvm.cpu import AMX, LEVELS, HostCpu
 from dlc_backend_llvm.dots import PROBES, read_probes
-from dlc_backend_llvm.trial import CALLS, assembly, tried
+from dlc_backend_llvm.trial import CALLS, assembly, tried, unknown_names
 from dlc_backend_llvm.triples import check_served, full_triple, normal_arch
 from dlc_core.diag import TargetError
 from dlc_core.disk_cache import disk_cached
@@ -141,6 +141,11 @@ def describe(triple: str, cpu: str = "", features: str = "", *, cores: int = 4) 
             f"the cpu {cpu!r} or the features {features!r} have characters that no name has",
             hint="use LLVM's names",
         )
+    asked = [
+        (text, "processor" if text == cpu else "feature") for text in (cpu, *words) if text[-4:] == "help"
+    ]
+    if asked:  # LLVM prints its names to standard error, and goes on
+        raise unknown_names(triple, asked)
     if arch == "x86_64":
         cpu = cpu or "x86-64"
         words.insert(0, "+64bit")

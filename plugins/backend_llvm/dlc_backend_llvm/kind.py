@@ -34,6 +34,8 @@ OPTIONS = (
 )
 
 
+_MOST_THREADS = 1 << 16
+
 FMA_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2.0, 2.0, 4.0
 """The rates of a core for vectors of the width of its units, as is usual for server cores. They are neither
 measured nor taken from LLVM."""
@@ -75,6 +77,9 @@ _DETECTED = (
 def description(options: Mapping[str, Any]) -> Description:
     """The description that schedules read. Raises TargetError for wrong options."""
     threads = options.get(THREADS, 0)
+    for name, value, most in (("opt", options["opt"], 3), (THREADS, threads, _MOST_THREADS)):
+        if not 0 <= value <= most:
+            raise TargetError(f"target option -{name}={value}", hint=f"a whole number from 0 to {most}")
     cpu = _cpu(options, threads)
     if cpu.arch == "wasm32":
         if threads > 1:

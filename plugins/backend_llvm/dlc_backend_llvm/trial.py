@@ -15,9 +15,10 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from dlc_backend_llvm.binding import LOCK, llvm, target_of
-from dlc_core.diag import TargetError
+from dlc_core.diag import TargetError, similar
 
 _READY = "; ready\n"
 _PATIENCE = 120.0
@@ -45,16 +46,8 @@ aligned stacks.
 def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
     """Compile LLVM IR to assembly for a machine. Raises TargetError if LLVM cannot."""
     request = json.dumps([triple, cpu, features, abi, text])
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", WORKER],
-            input=request.encode(),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    done = _in_worker(request)
+    if done is None:
         return assembly(triple, cpu, features, abi, text)
     ready, _, made = done.stdout.decode("utf-8", "replace").partition(_READY)
     if ready or not done.stdout:
@@ -62,11 +55,7 @@ def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
     messages = done.stderr.decode("utf-8", "replace")
     unknown = dict.fromkeys(re.findall(r"'([^']*)' is not a recognized (processor|feature)", messages))
     if unknown:
-        names = ", ".join(f"{kind} {name!r}" for name, kind in unknown)
-        raise TargetError(
-            f"LLVM does not know the {names} for {triple}",
-            hint="leave the cpu out for the baseline, and use LLVM's names of features: +avx2, +sve, +v",
-        )
+        raise unknown_names(triple, unknown)
     if done.returncode:
         raise TargetError(
             f"LLVM cannot generate code for {triple} with the cpu {cpu!r} and the features {features!r}",
@@ -75,6 +64,44 @@ def tried(triple: str, cpu: str, features: str, abi: str, text: str) -> str:
             "and disable none that the ABI needs",
         )
     return made
+
+
+def unknown_names(triple: str, unknown: Iterable[tuple[str, str]]) -> TargetError:
+    """The error for pairs of an unknown name and its sort, "processor" or "feature"."""
+    pairs, known = list(unknown), known_names(triple)
+    names = ", ".join(f"{kind} {name!r}" for name, kind in pairs)
+    close = [match for name, kind in pairs for match in similar(name.lstrip("+-"), known[kind], 3)]
+    return TargetError(
+        f"LLVM does not know the {names} for {triple}",
+        hint=(f"did you mean {' or '.join(dict.fromkeys(close))}? " if close else "")
+        + "leave the cpu out for the baseline, and use LLVM's names of features: +avx2, +sve, +v",
+    )
+
+
+def known_names(triple: str) -> dict[str, tuple[str, ...]]:
+    """The names of processors and of features that LLVM knows for a triple, under the keys "processor" and
+    "feature".  They are empty if no other process can be started, because LLVM only prints them.
+    """
+    done = _in_worker(json.dumps([triple, "help", "", "", ""]))
+    lines = "" if done is None else done.stderr.decode("utf-8", "replace")
+    processors, _, features = lines.partition("Available features")
+    found = (tuple(re.findall(r"^  (\S+) +- ", part, re.MULTILINE)) for part in (processors, features))
+    return dict(zip(("processor", "feature"), found, strict=True))
+
+
+def _in_worker(request: str) -> subprocess.CompletedProcess[bytes] | None:
+    """Run a worker process; None if it cannot be started or takes too long."""
+    try:
+        return subprocess.run(
+            [sys.executable, "-c", WORKER],
+            input=request.encode(),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
 
 
 def answer() -> None:
@@ -120,4 +147,4 @@ def _reason(messages: str, status: int) -> str:
     )
 
 
-__all__ = ["CALLS", "answer", "assembly", "tried"]
+__all__ = ["CALLS", "answer", "assembly", "known_names", "tried", "unknown_names"]

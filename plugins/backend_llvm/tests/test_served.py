@@ -28,7 +28,7 @@ def words(text: str) -> list[str]:
 UNSERVED = words("""
 powerpc64le-linux-gnu powerpc64-linux-gnu powerpc-linux-gnu ppc64le-linux-gnu ppc-linux s390x-linux-gnu
 mips-linux-gnu mips64-linux-gnuabi64 mipsel-linux-gnu mips64el-linux-gnu sparc-linux sparc64-linux-gnu
-sparcv9-sun-solaris wasm32-unknown-unknown wasm64-unknown-unknown wasm32-wasi bpf bpfel-linux bpfeb
+sparcv9-sun-solaris wasm32-linux-gnu wasm64-unknown-unknown wasm32-wasi-gnu bpf bpfel-linux bpfeb
 hexagon-linux-musl avr-none-elf msp430-none-elf xcore lanai ve-linux nvptx64-nvidia-cuda amdgcn-amd-amdhsa
 r600-- spirv64-unknown-unknown m68k-linux loongarch64-linux-gnu loongarch32-linux i386-linux-gnu
 i686-linux-gnu riscv32-linux-gnu riscv64be-linux-gnu aarch64_be-linux-gnu armeb-linux-gnueabi
