@@ -17,6 +17,7 @@ from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
 from dlc_core.driver.request import FAILED_REGIONS, REQUEST, CompileRequest, Progress
 from dlc_core.driver.stages import context_for, lower, pipelines
+from dlc_core.foreign.needed import FOREIGN
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 else:
     hosted = lazy("dlc_core.runtime.host_program.program")
 
-ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses")
+ABOUT = ("sites", "host", "live_peak", "placed", "native", "accesses", FOREIGN)
 """Module attributes that executables keep as JSON data."""
 
 

@@ -55,6 +55,7 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
         ) from error
     check_format(device, saved.artifact)
     check_opened(path, saved.artifact.metadata)
+    check_opened(path, saved.about)  # functions that nodes on the host call
     check = getattr(device, "check", None)
     if check is not None:
         check(saved.artifact)

@@ -38,6 +38,8 @@ GRAPH = (
     "fold_scale_axis",
     # Regions of other targets are taken from the folded graph before choices for this target.
     "partition",
+    # After partitioners, which may add calls of foreign functions.
+    "host_foreign",
     # Choices for this target.  Algorithms and dtypes depend on the layout and on merged GEMMs.  Padding comes
     # last, because it depends on the dtype.
     "merge_products",

@@ -108,6 +108,9 @@ class TargetKind:
     some (`ScheduleRule.keys`)."""
     device_type: int = CPU
     """The DLPack type of the device that runs the code."""
+    foreign: tuple[str, ...] | None = None
+    """The languages of texts of foreign functions that its code may contain, if it cannot call functions of
+    the host; None if it can."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem, _GuardedCheck):

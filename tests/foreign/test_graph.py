@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.diag import TypeInferenceError, UsageError
-from dlc_core.foreign import ForeignFunction, PythonCallable
+from dlc_core.diag import ArtifactError, TypeInferenceError, UsageError
+from dlc_core.foreign import ForeignFunction, PythonCallable, unregister_foreign
 from dlc_core.graph import Function, Node, constant, get_item, make_tuple, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.script import parse, script, to_script
-from tests.foreign.test_targets import usable
+from tests.foreign.functions import CL_TWICE, PY_TWICE, TWICE
+from tests.foreign.test_targets import A, usable
 
 GEMM = (
     "(float32 alpha=2, in float32 x[m, k], in float32 w[k, n], out float32 y[m, n],"
@@ -100,6 +102,29 @@ def test_sizes_by_name(target: str) -> None:
     module = IRModule({"main": Function("main", (x,), std.add(x, numbers))})
     a = np.full(5, 100, np.int32)
     np.testing.assert_array_equal(dlc.compile(module, usable(target))(a), 100 + np.arange(7, 12))
+
+
+@pytest.mark.parametrize("target", ["opencl_simulated", "cuda_simulated", "wasm32"])
+@pytest.mark.usefixtures("known")
+def test_devices_leave_functions_of_the_host_to_it(target: str, tmp_path: Path) -> None:
+    module, expected = network(Var("rows"))
+    exe = dlc.compile(module, usable(target))
+    np.testing.assert_allclose(exe(X), expected(X), rtol=1e-5)
+    assert "call_dps_on_host" in str(exe.explain().refusals())
+    exe.save(tmp_path / "net.dlc")
+    np.testing.assert_allclose(dlc.open(tmp_path / "net.dlc")(X), expected(X), rtol=1e-5)
+    unregister_foreign("test.gemm")
+    with pytest.raises(ArtifactError, match="calls a foreign function that is not known here"):
+        dlc.open(tmp_path / "net.dlc")
+
+
+def test_devices_run_texts_in_their_language(register: Any) -> None:
+    register(ForeignFunction("test.twice", TWICE, [PY_TWICE, CL_TWICE]))
+    x = param("x", tensor_type((64,)))
+    module = IRModule({"main": Function("main", (x,), std.call_dps(x, function="test.twice"))})
+    exe = dlc.compile(module, usable("opencl_simulated"))
+    np.testing.assert_array_equal(exe(A), A * 2)
+    assert "twice(" in exe.source("cl")
 
 
 @pytest.mark.usefixtures("known")

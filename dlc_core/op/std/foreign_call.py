@@ -24,7 +24,7 @@ from dlc_core.foreign.declare import ForeignFunction
 from dlc_core.foreign.lookup import find_foreign, get_foreign
 from dlc_core.foreign.prototype import BOTH, READ, STAR, WRITTEN, Param, bind_sizes
 from dlc_core.foreign.resolve import hosted
-from dlc_core.graph.node import Function, functions_of, post_order
+from dlc_core.graph.node import Function, Op, functions_of, post_order
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, as_expr, const
 from dlc_core.ir.module import IRModule
@@ -165,10 +165,22 @@ CALL_DPS = op(
     ],
 )
 
+CALL_ON_HOST = op(
+    "call_dps_on_host",
+    "`call_dps` on the host, for targets whose kernels cannot call the function",
+    ["*args"],
+    list(CALL_DPS.attrs.values()),
+    kind="opaque",
+    infer=_infer,
+    reference=_reference,
+    pure=False,
+    error_samples=CALL_DPS.error_samples,
+)
 
-def called_functions(module: IRModule) -> list[list[str]]:
-    """The foreign functions that graphs and programs call, as entries of an artefact's metadata (see
-    `foreign.needed`). Their symbols are their names.
+
+def called_functions(module: IRModule, only: Op | None = None) -> list[list[str]]:
+    """The foreign functions that graphs and programs call, or those that nodes of one op call, as entries of
+    an artefact's metadata (see `foreign.needed`). Their symbols are their names.
     """
     names: dict[str, None] = {}
     for func in module.of_kind(PrimFunc).values():
@@ -176,11 +188,12 @@ def called_functions(module: IRModule) -> list[list[str]]:
     work: list[Function] = list(module.of_kind(Function).values())
     for function in work:
         for n in post_order(function.body):
-            names.update((n.attrs[name], None) for name in foreign_attrs(n.op))
+            if only in (None, n.op):
+                names.update((n.attrs[name], None) for name in foreign_attrs(n.op))
             work += functions_of(n)
     found = {name: find_foreign(name) for name in names}
     return [[name, str(f.prototype), name] for name, f in found.items() if f is not None]
 
 
-OPS = (CALL_DPS,)
-__all__ = ["CALL_DPS", "OPS", "called_functions"]
+OPS = (CALL_DPS, CALL_ON_HOST)
+__all__ = ["CALL_DPS", "CALL_ON_HOST", "OPS", "called_functions"]

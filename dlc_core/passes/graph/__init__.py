@@ -14,6 +14,7 @@ from dlc_core.passes.graph.fold_constants import FoldConstants
 from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
+from dlc_core.passes.graph.host_foreign import HostForeign
 from dlc_core.passes.graph.infer import Infer, NoteConditions
 from dlc_core.passes.graph.limit_nms import LimitNms
 from dlc_core.passes.graph.merge_products import MergeProducts
@@ -48,6 +49,7 @@ PASSES = (
     FoldBatchNorm,
     FoldScaleAxis,
     Partition,
+    HostForeign,
     MergeProducts,
     ConvertLayout,
     ArrangeResizes,
@@ -79,6 +81,7 @@ __all__ = [
     "FoldQuantization",
     "FoldScaleAxis",
     "Fuse",
+    "HostForeign",
     "Infer",
     "LimitNms",
     "MergeProducts",

@@ -312,6 +312,7 @@ KIND = replace(
     device="c_emulated",
     problem=any_problem,
     host_rank=0,
+    foreign=("c",),
 )
 
 CODEGEN = EmulatedCodegen()

@@ -113,6 +113,7 @@ KIND = TargetKind(
     doc="CUDA devices: machine code for an architecture, by NVRTC",
     codegen="cuda",
     device="cuda",
+    foreign=("cuda",),
     options=DEVICE_OPTIONS,
     describe=description,
     problem=problem,
@@ -126,6 +127,7 @@ SIMULATED_KIND = TargetKind(
     doc="the CUDA C of the kind cuda, simulated on the CPU; needs no driver",
     codegen="cuda",
     device="cuda_simulated",
+    foreign=("cuda",),
     options=(
         *OPTIONS,
         Option("check", "bool", False, "report accesses out of bounds and races between threads"),

@@ -130,6 +130,7 @@ WASM = replace(
     name="wasm32",
     doc="WebAssembly modules with SIMD128, for browsers and runtimes; run here by Wasmtime",
     device="wasm",
+    foreign=("llvm",),
     options=(
         Option("mtriple", "str", "wasm32-unknown-unknown", "target triple"),
         Option("mcpu", "str", "", "mvp, generic or bleeding-edge; empty is generic with SIMD128"),
@@ -145,6 +146,7 @@ WASM = replace(
 EMULATED = replace(
     KIND,
     name="emulated",
+    foreign=("llvm",),
     doc="CPUs through LLVM, of any Linux triple, run here by QEMU: for tests, not for measurements",
     device="emulator",
     host_rank=0,

@@ -139,6 +139,7 @@ KIND = TargetKind(
     doc="OpenCL devices: GPUs, and CPUs through PoCL",
     codegen="opencl",
     device="opencl",
+    foreign=("opencl",),
     options=OPTIONS,
     describe=description,
     problem=problem,
@@ -152,6 +153,7 @@ SIMULATED_KIND = TargetKind(
     doc="the OpenCL C of the kind opencl, simulated on the CPU; needs no driver",
     codegen="opencl",
     device="opencl_simulated",
+    foreign=("opencl",),
     options=(
         *OPTIONS,
         Option("check", "bool", False, "report accesses out of bounds and races between threads"),
