@@ -10,8 +10,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from dlc_backend_llvm import linking
 from dlc_backend_llvm.engine import compile_ir
-from dlc_backend_llvm.linking import find_compiler, link_shared
+from dlc_backend_llvm.linking import find_compiler, find_linker, link_shared
 from dlc_backend_llvm.objects import read_object
 
 from dlc_core.diag import ArtifactError, CodegenError, UnsupportedError
@@ -155,3 +156,22 @@ def test_cross_compilers_have_the_names_of_packages(
     tool.write_text("")
     tool.chmod(0o755)
     assert find_compiler(triple, machine) == [os.fspath(tool)]
+    for version in ("9", "12"):
+        other = tool.with_name(f"{name}-{version}")
+        tool.rename(other)
+        tool = other
+        assert find_linker(triple, machine) == [os.fspath(tool)]
+
+
+def test_zig_links_if_there_is_no_cross_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(linking, "zig_command", lambda: ["zig"])
+    found = find_linker("armv7l-linux-gnueabihf", "arm")
+    assert found == ["zig", "cc", "-target", "arm-linux-gnueabihf"]
+    assert find_linker("aarch64-linux")[-1] == "aarch64-linux-gnu"
+    with pytest.raises(UnsupportedError, match="no C compiler"):
+        find_linker()
+    monkeypatch.setattr(linking, "zig_command", list)
+    with pytest.raises(UnsupportedError, match=r"(?s)links for aarch64-linux.*pip install ziglang"):
+        find_linker("aarch64-linux")

@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dlc_backend_llvm.data_object import machine_of
 from dlc_backend_llvm.emulator.qemu import emulator, linked_for, problem
 from dlc_backend_llvm.kind import cpu_of
-from dlc_backend_llvm.linking import find_compiler
+from dlc_backend_llvm.linking import find_compiler, find_linker
 from dlc_backend_llvm.listing import SYNTAX, Syntax, count, hottest, innermost
 from dlc_backend_llvm.objects import read_object
 
 import dlc_core as dlc
 from dlc_core import nn
+from dlc_core.diag import UnsupportedError
 from dlc_core.driver import find_target
 
 X86, ARM, RISCV = "", "-mtriple=aarch64-linux-gnu ", "-mtriple=riscv64-linux-gnu "
@@ -33,7 +35,7 @@ MACHINES = {
     "avx512": X86 + "-mcpu=skylake-avx512",
     "a72": ARM + "-mcpu=cortex-a72",
     "n1": ARM + "-mcpu=neoverse-n1",
-    "a7": "-mtriple=arm-linux-gnueabihf -mcpu=cortex-a7",
+    "a7": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a7",
     "riscv": RISCV,
     "rvv": RISCV + "-mattr=+v",
 }
@@ -165,6 +167,23 @@ def expected(model: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     make, shape = MODELS[model]
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     return x, compiled(make(), shape, "reference", num_threads=None)(x)
+
+
+HARD_FLOAT = 0x400
+"""The flag of ELF files for ARM that pass floats in registers."""
+
+
+@pytest.mark.parametrize("triple", ["armv7l-linux-gnueabihf", "armv6-linux-gnueabihf"])
+def test_libraries_for_arm_pass_floats_in_registers(triple: str, tmp_path: Path) -> None:
+    exe = compiled(nn.Linear(16, 4), (2, 16), f"llvm -mtriple={triple}")
+    try:
+        find_linker(triple, "arm")
+    except UnsupportedError as error:
+        pytest.skip(error.what)
+    library, _ = exe.export(tmp_path / "net.so")
+    made = machine_of(library.read_bytes())
+    assert (made.bits, made.number) == (32, 40)
+    assert made.flags & HARD_FLOAT
 
 
 @pytest.mark.parametrize("model", MODELS)

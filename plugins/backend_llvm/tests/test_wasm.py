@@ -230,7 +230,7 @@ def test_a_missing_linker_and_a_failing_one(monkeypatch: pytest.MonkeyPatch) -> 
         linking.link_module([b""], [])
     monkeypatch.undo()
     monkeypatch.setattr(linking.shutil, "which", lambda name: None)
-    monkeypatch.setattr(linking.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(linking, "zig_command", list)
     with pytest.raises(UnsupportedError, match=r"(?s)no linker for WebAssembly.*pip install ziglang"):
         linking.find_linker()
 

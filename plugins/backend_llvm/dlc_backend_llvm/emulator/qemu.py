@@ -12,6 +12,7 @@ from pathlib import Path
 from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.linking import find_compiler
+from dlc_backend_llvm.triples import full_triple
 from dlc_core.diag import UnsupportedError
 
 ARCHES = ("aarch64", "arm", "riscv64", "x86_64")
@@ -39,7 +40,9 @@ def emulator(cpu: HostCpu) -> list[str]:
     if found is None:
         raise UnsupportedError(f"{name} is not on the PATH", hint="install qemu-user")
     words = [found, "-cpu", _processor(cpu, found)]
-    root = Path(f"/usr/{cpu.triple}" if cpu.arch == "arm" else f"/usr/{cpu.arch}-linux-gnu")
+    # Packages of C libraries name their folders by family and ABI.
+    abi = full_triple(cpu.triple).split("-")[-1] if cpu.arch == "arm" else "gnu"
+    root = Path(f"/usr/{cpu.arch}-linux-{abi}")
     if cpu.arch != host_cpu().arch and root.is_dir() and "QEMU_LD_PREFIX" not in os.environ:
         words += ["-L", str(root)]
     return words

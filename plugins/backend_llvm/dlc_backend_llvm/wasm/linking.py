@@ -9,14 +9,13 @@ installed.
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlc_backend_llvm.zig import zig_command
 from dlc_core.diag import CodegenError, UnsupportedError
 
 HEAP = "__heap_base"
@@ -30,11 +29,9 @@ def find_linker() -> list[str]:
     found = shutil.which("wasm-ld")
     if found:
         return [found]
-    if importlib.util.find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "wasm-ld"]
-    zig = shutil.which("zig")
+    zig = zig_command()
     if zig:
-        return [zig, "wasm-ld"]
+        return [*zig, "wasm-ld"]
     raise UnsupportedError(
         "there is no linker for WebAssembly", hint="pip install ziglang, or install wasm-ld (package lld)"
     )
