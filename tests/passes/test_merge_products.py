@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dlc_core.algorithms.attention.plan import Tiled
+from dlc_core.decisions import forced
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param, post_order
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
@@ -145,3 +146,76 @@ def test_without_a_target_products_are_not_merged() -> None:
     x = x_of()
     before = function(x, mixed(*(std.matmul(x, weights(8, 4)) for _ in range(3))))
     assert MergeProducts().run_function(before, PassContext()) is before
+
+
+def image_of(size: int = 5) -> Node:
+    return param("x", tensor_type((1, 8, size, size), "float32"))
+
+
+def convolved(x: Node, channels: int, window: int = 3, **attrs: object) -> Node:
+    given = {"padding": (window // 2,) * 4, **attrs}
+    return std.conv(
+        x, weights(channels, 8 // attrs.get("groups", 1), window, window), weights(channels), **given
+    )
+
+
+def pooled(*values: Node) -> tuple[Node, ...]:
+    """The largest element of each channel, which a kernel of its own computes."""
+    return tuple(std.reduce_max(v, axes=(2, 3)) for v in values)
+
+
+def convolutions(of: Function) -> list[Node]:
+    return [n for n in post_order(of.body) if n.op.name == "conv"]
+
+
+def check_convolutions(before: Function, way: str = "merged") -> Function:
+    """Force a decision, check that results stay equal, and return the function."""
+    with forced(f"products.merge={way}"):
+        after = merged(before)
+    data = RNG.standard_normal([int(d) for d in before.params[0].shape]).astype(np.float32)
+    for a, b in zip(evaluate(before, [data]), evaluate(after, [data]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    return after
+
+
+def test_convolutions_of_one_value_are_one() -> None:
+    x = image_of()
+    parts = [std.relu(std.mul(convolved(x, n), weights(n, 1, 1))) for n in (4, 6, 3)]
+    after = check_convolutions(function(x, *pooled(*parts)))
+    (conv,) = convolutions(after)
+    assert conv.shape == (1, 13, 5, 5)
+    assert len([n for n in post_order(after.body) if n.op.name == "relu"]) == 1
+    assert check_convolutions(function(x, *pooled(*parts)), "separate").body.op.name == "tuple"
+    assert len(convolutions(check_convolutions(function(x, *pooled(*parts)), "separate"))) == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"window": 1}, {"padding": (0, 0, 0, 0)}, {"strides": (2, 2)}, {"groups": 2}, {"dilation": (2, 2)}],
+)
+def test_keeps_convolutions_that_differ(other) -> None:
+    x = image_of()
+    before = function(x, *pooled(convolved(x, 4), convolved(x, 4, **other)))
+    with forced("products.merge=merged"):
+        assert len(convolutions(merged(before))) == 2
+
+
+def test_keeps_convolutions_whose_slices_need_copies() -> None:
+    x = image_of()
+    before = function(x, *pooled(*(convolved(std.relu(convolved(x, 8)), 4) for _ in range(2))))
+    with forced("products.merge=merged"):
+        assert len(convolutions(merged(before))) == 4
+    results = function(x, convolved(x, 4), convolved(x, 4))
+    with forced("products.merge=merged"):
+        assert merged(results) is results
+
+
+@pytest.mark.parametrize(("size", "cores", "count"), [(16, 4, 1), (16, 1, 2), (128, 4, 2)])
+def test_convolutions_are_merged_for_a_predicted_gain(size: int, cores: int, count: int) -> None:
+    """Threads are started once instead of twice, which counts for small images on several cores."""
+    x = image_of(size)
+    describe = Description(vector_bits=256, cores=cores)
+    target = Target(TargetKind("toy", "", "", "", describe=lambda options: describe))
+    before = function(x, *pooled(*(std.relu(convolved(x, 16)) for _ in range(2))))
+    after = MergeProducts().run_function(before, PassContext(target=target))
+    assert len(convolutions(after)) == count

@@ -1,21 +1,23 @@
-"""merge_products: merge GEMMs of one value with several constant matrices into one GEMM.
+"""merge_products: merge GEMMs, and convolutions, of one value with several constants into one.
 
 Law: each result is the sum of the same products, in the order of the merged kernel.
 
     q = add(matmul(x, a), c)            qk = add(matmul(x, a|b), c|d)
     k = add(matmul(x, b), d)     =>     q, k = qk[:, :columns of a], qk[:, columns of a:]
 
-The epilogues of the GEMMs are merged too if they are equal: operations of one value, and of constants with
-one number or one number for each column. Packed weights are merged like plain ones.
+The epilogues are merged too if they are equal: operations of one value, and of constants with one number or
+one number for each column. Packed weights are merged like plain ones. Convolutions are merged along their
+output channels if their windows, strides and paddings are equal.
 
 Reading the results must cost nothing: the kernel that uses a slice reads it in place, and no kernel loses its
 epilogue. The pass checks both by comparing the groupings before and after. The gain is fewer launches, and
-work for all cores if one GEMM alone is too small for that. The cost model decides.
+work for all cores if one product alone is too small for that. The cost model decides; convolutions need a
+predicted gain of `merging.convolution_gain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
@@ -28,27 +30,34 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.graph.grouping import Grouping, group_nodes
 from dlc_core.passes.graph.node_kinds import POINTWISE
+from dlc_core.passes.heuristics import MERGING
 from dlc_core.support.record import record
 from dlc_core.target.cost import Machine, Work
 from dlc_core.target.description import Description
 
-MATMUL, PACKED, SLICE = OPS["matmul"], OPS["packed_matmul"], OPS["slice"]
+MATMUL, PACKED, CONV, SLICE = (OPS[name] for name in ("matmul", "packed_matmul", "conv", "slice"))
+PRODUCT_OPS = (MATMUL, PACKED, CONV)
 PRODUCTS = Decision(
     "products.merge",
-    "Whether GEMMs of one value with several constants become one GEMM with the concatenated constants.",
+    "Whether GEMMs, or convolutions, of one value with several constants become one with all constants.",
     ("merged", "separate"),
 )
 
 
 @record(frozen=True)
 class _Chain:
-    """A GEMM and its epilogue in its kernel, the root last."""
+    """A GEMM or convolution and its epilogue in its kernel, the root last."""
 
     steps: tuple[Node, ...]
 
     @property
+    def axis(self) -> int:
+        """The axis of the result along which products are merged, from the right."""
+        return _axis(self.steps[0])
+
+    @property
     def columns(self) -> int:
-        return int(self.steps[0].shape[-1])
+        return int(self.steps[0].shape[self.axis])
 
     @property
     def root(self) -> Node:
@@ -57,7 +66,9 @@ class _Chain:
 
 @record(frozen=True)
 class MergeProducts(GraphPass):
-    """Merge GEMMs of one value with several constants, if the target's cost model predicts no loss."""
+    """Merge GEMMs and convolutions of one value with several constants, if the target's cost model predicts
+    no loss.
+    """
 
     name: ClassVar[str] = "merge_products"
     min_level: ClassVar[int] = 2
@@ -85,7 +96,7 @@ class MergeProducts(GraphPass):
 
 def _is_chosen(products: Sequence[Node], machine: Description) -> bool:
     seconds = _seconds(products, machine)
-    is_faster = seconds is None or seconds["merged"] <= seconds["separate"]
+    is_faster = _is_faster(products[0], seconds)
 
     def microseconds(alternative: str) -> float | None:
         return None if seconds is None else 1e6 * seconds[alternative]
@@ -100,8 +111,17 @@ def _is_chosen(products: Sequence[Node], machine: Description) -> bool:
     return chosen == "merged"
 
 
+def _is_faster(product: Node, seconds: Mapping[str, float] | None) -> bool:
+    """Whether merging is predicted to be worth it. Convolutions need a gain: their windows are read again by
+    each, but rows of the merged result are longer than those that its readers need.
+    """
+    if product.op is CONV:
+        return seconds is not None and seconds["merged"] * MERGING.convolution_gain <= seconds["separate"]
+    return seconds is None or seconds["merged"] <= seconds["separate"]
+
+
 def _seconds(products: Sequence[Node], machine: Description) -> dict[str, float] | None:
-    """Estimate the seconds of the merged GEMM and of the separate ones; None for symbolic dims."""
+    """Estimate the seconds of the merged product and of the separate ones; None for symbolic dims."""
     works = [work for value in products if (work := _work(value)) is not None]
     if len(works) < len(products):
         return None
@@ -117,8 +137,9 @@ def _seconds(products: Sequence[Node], machine: Description) -> dict[str, float]
 
 
 def _work(value: Node) -> Work | None:
-    """Return the work of a GEMM with constant weights; None for symbolic dims."""
-    dims = (*value.shape, value.args[0].shape[-1])
+    """Return the work of a GEMM or convolution with constant weights; None for symbolic dims."""
+    inner = value.args[1].shape[1:] if value.op is CONV else value.args[0].shape[-1:]
+    dims = (*value.shape, *inner)
     if not all(isinstance(d, int) for d in dims):
         return None
     weights = sum(array.nbytes for arg in value.args[1:] if (array := const_array(arg)) is not None)
@@ -132,8 +153,16 @@ def _fields(work: Work) -> tuple[int, ...]:
 
 
 def _is_product(value: Node) -> bool:
+    if value.op in (PACKED, CONV) and any(const_array(arg) is None for arg in value.args[1:]):
+        return False
+    if value.op is CONV:
+        return (value.attrs["groups"], value.attrs["layout"], value.attrs["kernel_layout"]) == (
+            1,
+            "NCX",
+            "OIX",
+        )
     if value.op is PACKED:
-        return all(const_array(arg) is not None for arg in value.args[1:])
+        return True
     if value.op is not MATMUL or value.attrs["transpose_a"] or value.attrs["transpose_b"]:
         return False
     weights = const_array(value.args[1])
@@ -143,7 +172,7 @@ def _is_product(value: Node) -> bool:
 def _has_candidates(function: Function) -> bool:
     seen: set[Node] = set()
     for value in post_order(function.body):
-        if value.op in (MATMUL, PACKED) and _is_product(value):
+        if value.op in PRODUCT_OPS and _is_product(value):
             if value.args[0] in seen:
                 return True
             seen.add(value.args[0])
@@ -151,16 +180,17 @@ def _has_candidates(function: Function) -> bool:
 
 
 def _mergeable(grouping: Grouping) -> list[list[_Chain]]:
-    """Return the groups of GEMMs of one value that can be merged with all of their kernels."""
+    """Return the groups of products of one value that can be merged with all of their kernels."""
     found: dict[Hashable, list[_Chain]] = {}
     for value in grouping.order:
-        if value.op not in (MATMUL, PACKED) or not _is_product(value) or value not in grouping.groups:
+        if value.op not in PRODUCT_OPS or not _is_product(value) or value not in grouping.groups:
             continue
         members = set(grouping.groups[value].members)
-        chain, keys = [value], [_merge_key(value, value.args[0], value.shape[-1])]
+        axis = _axis(value)
+        chain, keys = [value], [_merge_key(value, value.args[0], value.shape[axis], axis)]
         while chain[-1] is not grouping.groups[value].root:
             users = [m for m in members if chain[-1] in m.args]
-            key = _merge_key(users[0], chain[-1], value.shape[-1]) if len(users) == 1 else None
+            key = _merge_key(users[0], chain[-1], value.shape[axis], axis) if len(users) == 1 else None
             if key is None:
                 break
             chain.append(users[0])
@@ -171,11 +201,16 @@ def _mergeable(grouping: Grouping) -> list[list[_Chain]]:
     return [chains for chains in found.values() if len(chains) > 1]
 
 
-def _merge_key(value: Node, inside: Node, columns: object) -> Hashable | None:
+def _axis(value: Node) -> int:
+    """The axis of a product's columns, or of its output channels, from the right."""
+    return 1 - len(value.shape) if value.op is CONV else -1
+
+
+def _merge_key(value: Node, inside: Node, columns: object, axis: int) -> Hashable | None:
     """Return a key that two steps share if they can be merged; None if constants do not fit the columns."""
     if value.args.count(inside) != 1 or not isinstance(value.op, OpDecl):
         return None
-    product = value.op in (MATMUL, PACKED)
+    product = value.op in PRODUCT_OPS
     if not product and (value.op.kind not in POINTWISE or value.shape != inside.shape):
         return None
     parts: list[Hashable] = []
@@ -186,8 +221,10 @@ def _merge_key(value: Node, inside: Node, columns: object) -> Hashable | None:
         elif array is None:
             return None
         elif product:
-            parts.append((arg.dtype, array.shape[:-1]))
-        elif array.size == 1 or (array.size == columns and array.shape[-1] == columns):
+            parts.append((arg.dtype, array.shape[1:] if value.op is CONV else array.shape[:-1]))
+        elif array.size == 1 or (
+            array.size == columns and array.ndim >= -axis and array.shape[axis] == columns
+        ):
             parts.append((arg.dtype, array.ndim, array.tobytes() if array.size == 1 else None))
         else:
             return None
@@ -215,9 +252,9 @@ def _merged(function: Function, selected: Sequence[Sequence[_Chain]]) -> tuple[F
             if chain.root is old:
                 break
             begin += chain.columns
-        end, last = begin + chain.columns, len(old.shape) - 1
+        end, axis = begin + chain.columns, len(old.shape) + chain.axis
         made[number].add_spans(tuple(s for step in chain.steps for s in step.spans))
-        part = SLICE.build(made[number], begins=(begin,), ends=(end,), axes=(last,))
+        part = SLICE.build(made[number], begins=(begin,), ends=(end,), axes=(axis,))
         slices[number].append(part)
         return part
 
@@ -229,7 +266,7 @@ def _merged_chain(chains: Sequence[_Chain], x: Node) -> Node:
     for steps in zip(*(chain.steps for chain in chains), strict=True):
         first = steps[0]
         args = [
-            value if arg is before else _joined([step.args[i] for step in steps], chains)
+            value if arg is before else _joined([step.args[i] for step in steps], chains, first.op is CONV)
             for i, arg in enumerate(first.args)
         ]
         assert isinstance(first.op, OpDecl)
@@ -237,12 +274,14 @@ def _merged_chain(chains: Sequence[_Chain], x: Node) -> Node:
     return value
 
 
-def _joined(constants: Sequence[Node], chains: Sequence[_Chain]) -> Node:
-    """Concatenate constants; a scalar that all chains share stays a scalar."""
+def _joined(constants: Sequence[Node], chains: Sequence[_Chain], kernels: bool) -> Node:
+    """Concatenate constants; a scalar that all chains share stays a scalar. Those of convolutions have their
+    output channels first.
+    """
     arrays: list[NDArray] = [array for c in constants if (array := const_array(c)) is not None]
     if all(array.size == 1 for array in arrays) and any(chain.columns != 1 for chain in chains):
         return constants[0]
-    return constant(np.concatenate(arrays, axis=-1))
+    return constant(np.concatenate(arrays, axis=0 if kernels else chains[0].axis))
 
 
 __all__ = ["MergeProducts"]
