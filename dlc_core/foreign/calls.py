@@ -121,7 +121,7 @@ def choose(
     raise UnsupportedError(
         f"{where} calls foreign function {function.name!r}, which has no implementation for this target",
         details=details,
-        hint=f"add {' or '.join(wanted) or 'a kernel to the target that does not need it'}",
+        hint=f"add {' or '.join(wanted)}" if wanted else "this target calls no foreign functions",
     )
 
 

@@ -43,9 +43,9 @@ class CSymbol:
 class PythonCallable:
     """A Python function. It gets NumPy arrays for pointers and numbers for values.
 
-    An array has the shape that the signature gives, and those of `in` pointers are read-only. The function
-    runs in the thread that called the model, with the interpreter lock. An exception that it raises becomes
-    the cause of the error of the call.
+    An array has the shape that the signature gives, and those of `in` pointers are read-only. They are views
+    of the model's memory, valid until the function returns: copy what must stay. The function runs in the
+    thread that called the model. An exception that it raises becomes the cause of the error of the call.
     """
 
     function: Callable[..., Any]

@@ -109,6 +109,7 @@ def test_libraries_contain_texts(tmp_path: Path, register: Any) -> None:
     files = dlc.build(parse(PROGRAM), usable("llvm")).export(tmp_path / "twice.so")
     unregister_foreign("test.twice")
     np.testing.assert_array_equal(dlc.load_library(files[0])(A)[0], A * 2)
+    assert not hasattr(ctypes.CDLL(str(files[0])), "twice")  # so that libraries do not disturb each other
     assert "must define or be linked to" not in files[1].read_text()
 
 

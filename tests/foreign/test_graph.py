@@ -104,6 +104,24 @@ def test_sizes_by_name(target: str) -> None:
     np.testing.assert_array_equal(dlc.compile(module, usable(target))(a), 100 + np.arange(7, 12))
 
 
+@pytest.mark.parametrize("target", ["reference", "reference -level=tir", "llvm", "c"])
+@pytest.mark.parametrize("type_", ["float16", "bfloat16", "bool", "int8", "uint64", "float64"])
+def test_elements_of_every_kind(target: str, type_: str, register: Any) -> None:
+    seen: set[Any] = set()
+
+    def reverse(x: Any, y: Any, n: int) -> None:
+        seen.update((x.dtype, y.dtype))
+        y[:] = x[::-1]
+
+    signature = f"(in {type_} x[*n], out {type_} y[*n], int64 n)"
+    register(ForeignFunction("test.reverse", signature, [PythonCallable(reverse)]))
+    x = param("x", tensor_type((2, 3), type_))
+    module = IRModule({"main": Function("main", (x,), std.call_dps(x, function="test.reverse"))})
+    a = np.array([[1, 0, 1], [1, 0, 0]]).astype(x.dtype.numpy)
+    np.testing.assert_array_equal(dlc.compile(module, usable(target))(a), a.reshape(-1)[::-1].reshape(2, 3))
+    assert seen == {x.dtype.numpy}
+
+
 @pytest.mark.parametrize("target", ["opencl_simulated", "cuda_simulated", "wasm32"])
 @pytest.mark.usefixtures("known")
 def test_devices_leave_functions_of_the_host_to_it(target: str, tmp_path: Path) -> None:

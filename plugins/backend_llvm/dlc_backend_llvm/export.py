@@ -27,6 +27,7 @@ from dlc_backend_llvm.header import header_text, symbolic_outputs
 from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.linking import link_shared
+from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool_ir
 from dlc_backend_llvm.program import program_text
 from dlc_backend_llvm.wasm import export as wasm_export
@@ -109,8 +110,8 @@ def _code_objects(exe: Executable, name: str, cpu: HostCpu) -> tuple[bytes, byte
         raise UnsupportedError(
             f"libraries for {cpu.triple} are not supported", hint="exe.save writes a file for dlc.open"
         )
-    own = {f"{symbol}{ENTRY_SUFFIX}" for symbol in exe.artifact.symbols}
-    code = hidden(exe.artifact.code, own)
+    # Entry points and texts of foreign functions are called from within the library only.
+    code = hidden(exe.artifact.code, set(read_object(exe.artifact.code).defined))
     description = describe(name, exe.signature, exe.target, exe.artifact.metadata)
     text = interface_ir(name, exe.entry + ENTRY_SUFFIX, exe.signature, cpu) + _constant(name, description)
     interface, pool = (compile_ir(t, cpu.triple, cpu.cpu, cpu.features) for t in (text, pool_ir(cpu.triple)))
