@@ -16,15 +16,17 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from dlc_backend_llvm.wasm.linking import find_linker
 
 import dlc_core as dlc
-from benchmarks import cold, exact, gpu, micro, numerics
+from benchmarks import cold, exact, gpu, micro, numerics, wasm
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.environment import environment
 from benchmarks.measure import Result, measure_case
 from benchmarks.models import Case, folder_cases
 from benchmarks.peers import OURS, Peer, Session
 from benchmarks.report import geomeans, print_report, remarks
+from dlc_core.diag import UnsupportedError
 from dlc_core.runtime.measure.timing import Spread
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -363,3 +365,21 @@ def test_measured_starts_have_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
     found = environment(DLC_CACHE="0")
     assert "PYTHONDONTWRITEBYTECODE" not in found
     assert (found["KEPT"], found["DLC_CACHE"]) == ("yes", "0")
+
+
+def test_webassembly_is_compared_with_native_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        find_linker()
+    except UnsupportedError as error:
+        pytest.skip(error.what)
+    monkeypatch.setattr(wasm, "RUNS", 1)
+    monkeypatch.setattr(wasm, "ROUNDS", 1)
+    wasm.main(["shufflenet"])
+    head, _, row = capsys.readouterr().out.splitlines()
+    assert head.startswith("| model | native, ms |")
+    cells = row.strip("| ").split(" | ")
+    assert cells[0] == "shufflenet"
+    assert len(cells) == head.count("|") - 1
+    assert all(float(cell) > 0 for cell in cells[1:])

@@ -6,6 +6,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.plugin.registry import registry
+from dlc_core.testing import networks
 
 TAGS = registry().target_tags
 
@@ -36,6 +37,19 @@ def test_boards_have_the_vectors_of_their_processors():
     }
 
 
-def test_a_tag_and_its_target_have_one_cache_key():
-    tagged = dlc.Target("raspberry-pi/4b")
-    assert str(tagged.for_code()) == str(dlc.Target(TAGS["raspberry-pi/4b"].target).for_code())
+def test_a_tag_and_its_target_have_one_cache_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
+    module = networks.mlp()
+    outcomes = []
+    for target in (TAGS["raspberry-pi/4b"].target, "raspberry-pi/4b", "raspberry-pi/4b -keys=other"):
+        exe = dlc.compile(module, target, cache=True)
+        assert exe.target == dlc.Target(target)
+        outcomes.append(exe.report["cache"])
+    assert outcomes == ["stored", "hit", "stored"]
+
+
+@pytest.mark.parametrize("name", ["stm32/f746", "raspberry-pi/pico", "raspberry-pi/5", "raspberry-pi/zero"])
+def test_models_compile_for_boards(name):
+    exe = dlc.compile(networks.mlp(), name, cache=False)
+    assert exe.artifact.code
+    assert exe.target.tag == name

@@ -31,11 +31,12 @@ def outcomes_of(seed: int, count: int) -> dict[str, int]:
     return found
 
 
-def test_some_random_targets() -> None:
-    found = outcomes_of(0, 250)
-    assert found["compiled"] + found["refused"] == 250
-    assert found["compiled"] > 10
-    assert found["triple"] > 50
+@pytest.mark.parametrize("seed", range(100, 108))
+def test_some_random_targets(seed: int) -> None:
+    found = outcomes_of(seed, 30)
+    assert found["compiled"] + found["refused"] == 30
+    assert found["compiled"] > 3
+    assert found["triple"] > 3
 
 
 @pytest.mark.slow

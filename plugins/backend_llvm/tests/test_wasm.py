@@ -17,6 +17,7 @@ from dlc_backend_llvm.wasm import linking
 from dlc_backend_llvm.wasm.builtins import builtins_object
 from dlc_backend_llvm.wasm.device import DEVICE, problem, wasmtime
 from dlc_backend_llvm.wasm.module import with_data, with_section
+from dlc_frontend_onnx.testing import light
 
 import dlc_core as dlc
 from dlc_core import nn
@@ -80,6 +81,15 @@ def test_a_network(options: str) -> None:
     x = feed(model)
     found = dlc.compile(model, f"wasm32 {options}", cache=False)(x)
     np.testing.assert_allclose(found, dlc.compile(model, "reference")(x), rtol=1e-4, atol=1e-6)
+
+
+@runs
+@pytest.mark.slow
+@pytest.mark.parametrize("name", light.NETWORKS)
+def test_a_model_of_published_size(name: str) -> None:
+    model, inputs = light.with_weights(name).SerializeToString(), light.input_of(name).values()
+    found, expected = (dlc.compile(model, target)(*inputs) for target in ("wasm32", "llvm"))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5 * float(np.abs(expected).max()))
 
 
 @runs
