@@ -44,6 +44,9 @@ SCRIPTS = (
 )
 LINKING = ("c_program", "export_add_one")
 """Examples that need a C compiler, which links."""
+COMPILERS = {"c": ("CC", "cc"), "c++": ("CXX", "c++"), "rust": ("RUSTC", "rustc")}
+"""The languages of `runtime_c`, each with the variable that names its compiler, and the usual name."""
+RUNTIME = ("runtime_c/build_and_run.py",)
 SLOW = ("demo_resnet50.py",)
 PACKAGED = ("accelerators",)
 """Folders of packages, whose own tests run them."""
@@ -107,6 +110,16 @@ def test_example_runs(script: str, cache: Path, site: Path) -> None:
     assert printed.strip()
 
 
+@pytest.mark.parametrize("language", COMPILERS)
+def test_resnet50_runs_without_python(language: str, cache: Path) -> None:
+    for each in {"c", language}:
+        variable, usual = COMPILERS[each]
+        if shutil.which(os.environ.get(variable, usual)) is None:
+            pytest.skip(f"no compiler for {each}: {variable} or {usual}")
+    printed = run(*RUNTIME, cache, language)
+    assert f"{language}: class " in printed
+
+
 @pytest.fixture(scope="module")
 def page(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the WebAssembly example."""
@@ -151,7 +164,7 @@ def test_the_demo_runs_and_checks_its_results(cache: Path) -> None:
 def test_every_example_is_run_and_listed_in_the_readme() -> None:
     scripts = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
     scripts = {path for path in scripts if path.split("/")[0] not in PACKAGED}
-    assert scripts - {"op_plugin/dlc_example_ops.py"} == {*SCRIPTS, *SLOW}
+    assert scripts - {"op_plugin/dlc_example_ops.py"} == {*SCRIPTS, *RUNTIME, *SLOW}
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    for script in (*SCRIPTS, *SLOW):
+    for script in (*SCRIPTS, *RUNTIME, *SLOW):
         assert f"`{script.split('/')[0]}" in listed, script

@@ -44,6 +44,10 @@ def compile_model(
         Path | None,
         typer.Option("--output", "-o", help="File to write: NAME.dlc for `dlc run`, or a name to export."),
     ] = None,
+    library: Annotated[
+        bool,
+        typer.Option("--library", help="Add a shared library to NAME.dlc, for programs without Python."),
+    ] = False,
     threads: Threads = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
@@ -66,6 +70,7 @@ def compile_model(
 
     - `dlc compile model.onnx`
     - `dlc compile model.onnx -o model.so --threads 2`
+    - `dlc compile model.onnx -o model.dlc --library`
     - `dlc compile model.onnx --precision bf16`
     - `dlc compile model.onnx --set gemm.k_block=256 --disable winograd`
     - `dlc compile model.onnx --shape batch=1 --shape image=1,3,224,224`
@@ -80,7 +85,7 @@ def compile_model(
     options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
     exe = executable(model, show_progress, **options)
     if output.suffix == ARTEFACT:
-        exe.save(output)
+        exe.save(output, library=library)
         files = [output]
     else:
         files = exe.export(output)

@@ -346,14 +346,20 @@ class Executable(CompiledModel):
         if wait is not None:
             wait()
 
-    def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None, library: bool = False
+    ) -> None:
         """Write one file that `dlc.open` loads in milliseconds. `sources` names readable forms that it
         contains.
 
-        By default it keeps the text of the generated code if that is short, as for single operators. If the
-        file cannot be written, raises ArtifactError and leaves the old file at `path`.
+        By default it keeps the text of the generated code if that is short, as for single operators. With
+        `library` the file also has a shared library, so that programs without Python can open it; raises
+        UnsupportedError if the code cannot be exported. If the file cannot be written, raises ArtifactError
+        and leaves the old file at `path`.
         """
-        save(self, Path(path), self._short_sources() if sources is None else sources)
+        kept = self._short_sources() if sources is None else sources
+        made = self._exporter("library")(self) if library else None
+        save(self, Path(path), kept, library=made)
 
     def export(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write files that run without Python: a library with its C header, or other forms that the code
@@ -361,16 +367,20 @@ class Executable(CompiledModel):
 
         Returns the written files. Raises UnsupportedError if the target's code generator does not export.
         """
+        files: list[Path] = self._exporter("export")(self, Path(path))
+        return files
+
+    def _exporter(self, name: str) -> Callable[..., Any]:
+        """A function of the code generator that makes code for programs without Python."""
         check_exportable(self)
-        write = getattr(self.codegen, "export", None)
-        if write is None:
+        found: Callable[..., Any] | None = getattr(self.codegen, name, None)
+        if found is None:
             raise UnsupportedError(
-                f"target {self.target.kind.name!r} does not support export",
+                f"target {self.target.kind.name!r} does not support {name}",
                 hint=SAVE_HINT,
             )
         check_exported(self.artifact.metadata)
-        files: list[Path] = write(self, Path(path))
-        return files
+        return found
 
     def __repr__(self) -> str:
         return f"<Executable for {self.target}: {self.signature}>"

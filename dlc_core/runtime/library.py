@@ -144,7 +144,9 @@ class Library(Executable):
         )
         self.path = path
 
-    def save(self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, sources: Sequence[str] | None = None, library: bool = False
+    ) -> None:
         """Raises UnsupportedError: a library is already a file."""
         raise UnsupportedError(f"{self.path} is a library", hint="copy it, or save what it was exported from")
 

@@ -55,6 +55,8 @@ class Codegen(Protocol):
       bodies of these functions may be missing. This allows compiles by several processes, and kernels from
       the cache.
     - `export(executable, path) -> list[Path]` writes files that run without Python.
+    - `library(executable) -> bytes` returns a shared library without the weights. A saved file contains it
+      for runtimes without Python (`exe.save(path, library=True)`).
     - `forms` are the names of all `sources` that `emit` returns.
     - `source(artifact, form) -> str | None` makes a readable form that an artefact does not contain from
       those that it contains.

@@ -7,7 +7,8 @@ A saved executable has the sections `code`, `weights`, `about` (JSON data for pr
 `program` if parts of it run on the host, and `source:<form>` for each kept source. Each region of another
 target is a separate executable: its sections have its name and "/" as a prefix, and its header is under
 `regions` in the header of the file. Parts, functions that were compiled separately, are kept in the same way
-under `parts`, with the prefix "part:", the name and "/". A part may have regions; neither has parts.
+under `parts`, with the prefix "part:", the name and "/". A part may have regions; neither has parts. The
+section `library` is for runtimes without Python.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ else:
     hosted = lazy("dlc_core.runtime.host_program.program")
 
 
+LIBRARY = "library"
+"""The section with a shared library; Python does not use it."""
 _PART = "part:"
 """The beginning of the names of a part's sections."""
 
@@ -73,14 +76,16 @@ def save(
     *,
     durable: bool = True,
     made_from: Mapping[str, Any] | None = None,
+    library: bytes | None = None,
 ) -> None:
     """Write an executable. Raises ArtifactError if the file cannot be written. `made_from` is stored in the
-    header.
+    header. `library` is a shared library of the same functions, for runtimes without Python.
     """
     header = {"core": __version__, **_header(exe)}
     if made_from is not None:
         header["made_from"] = dict(made_from)
-    write_container(path, header, _sections(exe, "", sources), durable=durable)
+    extra = [] if library is None else [(LIBRARY, library)]
+    write_container(path, header, [*extra, *_sections(exe, "", sources)], durable=durable)
 
 
 def _header(exe: CompiledModel) -> dict[str, Any]:
@@ -129,7 +134,7 @@ def read(path: Path, *, verify: bool = False) -> Saved:
     """
     opened = read_container(path)
     _check_complete(path, opened, "")
-    unverified = ("weights",) if not verify else ()
+    unverified = ("weights", LIBRARY) if not verify else ()
     opened.verify(*(name for name in opened.sections if name.rpartition("/")[2] not in unverified))
     return _saved(path, opened, opened.header, "", _text(path, opened.header.get("core")))
 
@@ -232,4 +237,4 @@ def _about(opened: Opened, prefix: str) -> Mapping[str, Any]:
     return about
 
 
-__all__ = ["Saved", "read", "save"]
+__all__ = ["LIBRARY", "Saved", "read", "save"]

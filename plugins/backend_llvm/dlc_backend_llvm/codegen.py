@@ -89,6 +89,10 @@ class LlvmCodegen:
         """Drop the memory that LLVM's code takes in this process until the next compile."""
         binding.release()
 
+    def library(self, exe: Any) -> bytes:
+        """A shared library of the code without the weights, for a `.dlc` file that runs without Python."""
+        return exporting.bare_library(exe)
+
     def export(self, exe: Any, path: Path) -> list[Path]:
         """Write a library with a C header, or a folder of objects (see `dlc_backend_llvm.export`)."""
         return exporting.export(exe, path)

@@ -1,4 +1,7 @@
-"""The function of an exported library that takes DLPack descriptors of arrays and checks them.
+"""The functions of an exported library that take DLPack descriptors of arrays and check them.
+
+    run_dlpack(weights, inputs, outputs, workspace, threads)
+    plan(inputs, results)            the shapes of the outputs, and the bytes of the workspace
 
 The fields of the descriptors are copied into a table. A tensor program of the core compares the table with
 the signature (`dlc_core.runtime.interface.descriptors`). If they match, the model is run. Layout of a
@@ -8,9 +11,13 @@ descriptor: `DLTensor` of DLPack 1.1 on a 64-bit machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Unit
+from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.dtype import INDEX
+from dlc_core.ir.expr import as_expr, const
 from dlc_core.runtime.interface.descriptors import (
     DATA,
     DEVICE,
@@ -25,17 +32,42 @@ from dlc_core.runtime.interface.descriptors import (
 )
 from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols, read_inputs
 from dlc_core.runtime.interface.signature import Signature
+from dlc_core.tir.stmt import PrimFunc, Store, seq
 
 _FIELDS = {"data": 0, "device": 8, "rank": 16, "dtype": 20, "shape": 24, "strides": 32, "offset": 40}
 """Byte offsets of the fields of a descriptor."""
 
 
 def emit_run_dlpack(unit: Unit, name: str, signature: Signature) -> None:
-    """Add `<name>_run_dlpack(inputs, outputs, workspace, threads)` to the functions of a library."""
+    """Add the function `<name>.run_dlpack` to a library."""
     emit_function(unit, descriptor_checks(f"{name}.checks", signature))
     if signature.data_dims:
         emit_function(unit, descriptor_checks(f"{name}.checks_first", inputs_only(signature)))
     unit.functions += [_facts(name), _run(name, signature)]
+
+
+def emit_plan(unit: Unit, name: str, signature: Signature) -> None:
+    """Add the function `<name>.plan`, after `emit_run_dlpack`. It checks the inputs, and writes the dims of
+    the outputs, one after the other, and the bytes of the workspace to the results (int64).
+    """
+    given = replace(signature, outputs=())
+    emit_function(unit, descriptor_checks(f"{name}.plan_checks", given))
+    dims = [as_expr(dim) for value in signature.outputs for dim in value.type.shape]
+    sizes = Buffer("sizes", (1 + len(dims),), INDEX)
+    body = seq(*(Store(sizes, (const(i),), value) for i, value in enumerate((*dims, signature.arena_size))))
+    emit_function(unit, PrimFunc(f"{name}.sizes", (sizes, *signature.symbols), body))
+    known = [f"i64 %dim{index}" for index in range(len(signature.symbols))]
+    lines = [
+        f"define internal i32 @{name}.plan(ptr %inputs, ptr %sizes) nounwind {{",
+        *_checked_descriptors(name, given, "plan_checks"),
+        *_found_dims(signature),
+        f"  call void @{name}.sizes({', '.join(['ptr %sizes', *known, 'i32 1'])})",
+        "  ret i32 0",
+        "refuse:",
+        "  ret i32 %status",
+        "}",
+    ]
+    unit.functions.append("\n" + "\n".join(lines))
 
 
 def _facts(name: str) -> str:
@@ -106,10 +138,41 @@ done:
 
 
 def _run(name: str, signature: Signature) -> str:
+    arguments = ["ptr %weights", "ptr %pointers", "ptr %given", "ptr %workspace", "i32 %threads"]
+    arguments += [f"i64 %dim{index}" for index in range(len(signature.symbols))]
+    params = "ptr %weights, ptr %inputs, ptr %outputs, ptr %workspace, i32 %threads"
+    lines = [
+        f"define internal i32 @{name}.run_dlpack({params}) nounwind {{",
+        *_checked_descriptors(name, signature, "checks"),
+        *_found_dims(signature),
+        f"  %given = getelementptr ptr, ptr %pointers, i64 {len(signature.inputs)}",
+        f"  %done = call i32 @{name}.run({', '.join(arguments)})",
+        "  ret i32 %done",
+        "refuse:",
+        "  ret i32 %status",
+        "}",
+    ]
+    return "\n" + "\n".join(lines)
+
+
+def _found_dims(signature: Signature) -> list[str]:
+    """Lines that read the dims from the results of the checks."""
+    lines: list[str] = []
+    for index in range(len(signature.symbols)):
+        lines += [
+            f"  %at_dim{index} = getelementptr i64, ptr %results, i64 {1 + index}",
+            f"  %dim{index} = load i64, ptr %at_dim{index}, align 8",
+        ]
+    return lines
+
+
+def _checked_descriptors(name: str, signature: Signature, checks: str) -> list[str]:
+    """Lines that check all descriptors of a signature. They go to `refuse` with a `%status` if a check fails;
+    else the dims are in `%results`, and the addresses in `%pointers`.
+    """
     values = (*signature.inputs, *signature.outputs)
     words, dims = sum(map(row_size, values)), len(signature.symbols)
     lines = [
-        f"define i32 @{name}_run_dlpack(ptr %inputs, ptr %outputs, ptr %workspace, i32 %threads) nounwind {{",
         f"  %table = alloca [{max(1, words)} x i64], align 64",
         f"  %results = alloca [{1 + dims} x i64], align 64",
         f"  %pointers = alloca [{max(1, len(values))} x ptr], align 64",
@@ -140,29 +203,14 @@ def _run(name: str, signature: Signature) -> str:
         begin += row_size(value)
     lines += _compute_dims(name, signature)
     lines += [
-        f"  call void @{name}.checks(ptr %table, ptr %results, i32 1)",
+        f"  call void @{name}.{checks}(ptr %table, ptr %results, i32 1)",
         "  %status64 = load i64, ptr %results, align 8",
         "  %status = trunc i64 %status64 to i32",
         "  %good = icmp eq i32 %status, 0",
         "  br i1 %good, label %run, label %refuse",
         "run:",
     ]
-    arguments = ["ptr %pointers", "ptr %given", "ptr %workspace", "i32 %threads"]
-    for index in range(dims):
-        lines += [
-            f"  %at_dim{index} = getelementptr i64, ptr %results, i64 {1 + index}",
-            f"  %dim{index} = load i64, ptr %at_dim{index}, align 8",
-        ]
-        arguments.append(f"i64 %dim{index}")
-    lines += [
-        f"  %given = getelementptr ptr, ptr %pointers, i64 {len(signature.inputs)}",
-        f"  %done = call i32 @{name}_run({', '.join(arguments)})",
-        "  ret i32 %done",
-        "refuse:",
-        "  ret i32 %status",
-        "}",
-    ]
-    return "\n" + "\n".join(lines)
+    return lines
 
 
 def _compute_dims(name: str, signature: Signature) -> Sequence[str]:
@@ -218,4 +266,4 @@ def _tables(signature: Signature) -> Sequence[str]:
     return lines
 
 
-__all__ = ["emit_run_dlpack"]
+__all__ = ["emit_plan", "emit_run_dlpack"]

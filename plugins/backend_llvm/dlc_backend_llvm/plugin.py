@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlc_core.hooks import Declaration, Deferred, hookimpl
+from dlc_core.hooks import Command, Declaration, Deferred, hookimpl
 
 DLC_API = "0.1"
 
@@ -41,6 +41,12 @@ def dlc_tensor_intrins() -> Iterable[Declaration]:
     from dlc_core.schedule.dots import dot_intrins
 
     return [intrin for dot in DOTS for intrin in dot_intrins(dot)]
+
+
+@hookimpl
+def dlc_commands() -> Iterable[Command]:
+    about = "Write the C runtime, which runs compiled models without Python."
+    return [Command("runtime", "dlc_backend_llvm.cli:runtime", about)]
 
 
 @hookimpl
