@@ -13,9 +13,14 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler, compiler_problem
+from dlc_core.config import config
 from dlc_core.diag import ArtifactError, UnsupportedError
-from dlc_core.foreign import CSymbol, ForeignFunction, PythonCallable, unregister_foreign
+from dlc_core.foreign import CSymbol, ForeignFunction, PythonCallable, Source, unregister_foreign
 from dlc_core.foreign.needed import needed
+from dlc_core.graph import Function, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
 from dlc_core.script import parse
 from tests.foreign.functions import C_CUBE, C_TWICE, CUBE, HYPOT, PAIRS, PROGRAM, TWICE, declared
 from tests.foreign.test_graph import X, known, network  # noqa: F401  (a fixture)
@@ -185,3 +190,18 @@ def test_keys_of_the_cache_cover_functions_of_the_process(register: Any) -> None
     unregister_foreign("test.twice")
     register(ForeignFunction("test.twice", TWICE, [C_TWICE, PAIRS["python"][0]]))
     assert len({before, first, json.dumps(fingerprint())}) == 3
+
+
+@needs_compiler
+def test_cached_code_is_that_of_the_registered_text(tmp_path: Path, register: Any) -> None:
+    usable("llvm")
+    x = param("x", tensor_type((64,)))
+    with config.override(cache=True, cache_dir=tmp_path):
+        for factor, state in ((2, "stored"), (2, "hit"), (5, "stored"), (2, "hit")):
+            text = C_TWICE.text.replace("{0, 2}", f"{{0, {factor}}}")
+            register(ForeignFunction("test.twice", TWICE, [Source("c", text, "twice")]))
+            twice = Function("main", (x,), std.call_dps(x, function="test.twice"))
+            exe = dlc.compile(IRModule({"main": twice}), "llvm", cache=True)
+            np.testing.assert_array_equal(exe(A), A * factor)
+            assert exe.report["cache"] == state
+            unregister_foreign("test.twice")
