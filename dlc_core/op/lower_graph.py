@@ -10,6 +10,7 @@ from dlc_core.graph.node import CONST, GET, TUPLE, Node, const_array, post_order
 from dlc_core.ir.expr import const
 from dlc_core.op.declare import OpDecl, lowering_of
 from dlc_core.op.lower import lower_tensors
+from dlc_core.te.divide import one_unit
 
 INLINE_CONSTANTS = 1
 """Constants of at most this many elements become literals of the code."""
@@ -54,7 +55,8 @@ def _lowered(n: Node, values: Mapping[Node, Tensors]) -> Tensors:
         literal = const(array.reshape(-1)[0].item(), n.dtype)
         return (te.compute(n.shape, lambda *_: literal, "literal"),)
     try:
-        return lower_tensors(n, [t for arg in n.args for t in values[arg]])
+        with one_unit():
+            return lower_tensors(n, [t for arg in n.args for t in values[arg]])
     except DlcError as error:
         raise error.at(n.spans) from None
 

@@ -88,6 +88,11 @@ def _check_arguments(params: Sequence[Buffer], targets: Sequence[Tensor], source
         raise UsageError(f"the argument {', '.join(twice)} occurs twice")
 
 
+def operations_of(outputs: Sequence[Tensor], sources: Iterable[Buffer]) -> list[Operation]:
+    """The operations that outputs depend on, producers first. The search stops at `sources`."""
+    return _dependence_order(outputs, {}, set(sources))
+
+
 def inputs_of(outputs: Iterable[Tensor]) -> list[Tensor]:
     """The placeholders that outputs depend on, in the order of first use."""
     order = _dependence_order(list(outputs), {}, None)

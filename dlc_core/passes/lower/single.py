@@ -10,14 +10,16 @@ from typing import Any
 from dlc_core import te
 from dlc_core.diag import UsageError
 from dlc_core.graph.dims import CONDITIONS
-from dlc_core.graph.node import CALL_PRIM, Function, get_item, make_tuple, node, param
+from dlc_core.graph.node import CALL_PRIM, Function, Node, get_item, make_tuple, node, param
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
 from dlc_core.passes.lower.describe import ARGUMENTS
+from dlc_core.passes.lower.names import unique_name
 from dlc_core.schedule import Schedule, StagedSchedule
 from dlc_core.schedule.layout import REPACK
+from dlc_core.te.divide import Part, divide
 from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.interface import is_scheduled
@@ -44,8 +46,43 @@ def single_module(subject: Any, args: Sequence[te.Argument] | None = None) -> IR
     written_order = func.buffers
     if not isinstance(subject, PrimFunc):
         func = _outputs_last(func)
+    parts = [] if isinstance(subject, (PrimFunc, StagedSchedule)) else _parts(func)
+    if parts:
+        return _divided(parts, _caller(func, written_order), func)
     named = {"entries": {subject.name: ENTRY}} if isinstance(subject, PrimFunc) else {}
     return IRModule({ENTRY: _caller(func, written_order), func.name: _unconditional(func)}, named)
+
+
+def _parts(func: PrimFunc) -> list[Part]:
+    """The kernels of a program of tensors; none if it should be one kernel."""
+    written = set(buffers_written(func.body))
+    inputs, outputs = ([b for b in func.buffers if (b in written) is made] for made in (False, True))
+    tensors = [te.Tensor(b, *(te.tensor.producer_of(b) or ())) for b in outputs]
+    return divide(tensors, [te.Tensor(b) for b in inputs])
+
+
+def _divided(parts: Sequence[Part], caller: Function, func: PrimFunc) -> IRModule:
+    """A module whose entry calls a PrimFunc for each part of a program; `caller` is the one for the whole."""
+    written = set(buffers_written(func.body))
+    inputs = [b for b in func.buffers if b not in written]
+    values: dict[Buffer, Node] = dict(zip(inputs, caller.params, strict=True))
+    kernels: dict[str, PrimFunc] = {}
+    for part in parts:
+        name = unique_name(part.name, {ENTRY: None, **kernels})
+        kernel = te.create_prim_func(part.inputs, part.outputs, name)
+        kernels[name] = _unconditional(kernel)
+        types = tuple(_type(t.buffer) for t in part.outputs)
+        call = node(
+            CALL_PRIM,
+            [values[t.buffer] for t in part.inputs],
+            {"symbol": name, "dims": kernel.scalars},
+            types[0] if len(types) == 1 else TupleType(types),
+        )
+        for index, tensor in enumerate(part.outputs):
+            values[tensor.buffer] = call if len(types) == 1 else get_item(call, index)
+    results = [values[b] for b in func.buffers if b in written]
+    body = results[0] if len(results) == 1 else make_tuple(results)
+    return IRModule({ENTRY: caller.with_body(body), **kernels})
 
 
 def prim_func(subject: Any, args: Sequence[te.Argument] | None = None, name: str = KERNEL) -> PrimFunc:
