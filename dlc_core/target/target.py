@@ -257,13 +257,15 @@ class Target:
         """The target with code for `count` threads.
 
         It is unchanged if `count` is None or the default, if the kind has no option `num-threads`, or if that
-        option is set.
+        option is set. Raises TargetError if the machine cannot have so many.
         """
         known = any(option.name == THREADS for option in self.kind.options)
         usual = type(count) is not int or count < 1
         if not known or usual or self[THREADS] or count == self.describe().cores:
             return self
-        return self.with_options(num_threads=count)
+        made = self.with_options(num_threads=count)
+        made.describe()
+        return made
 
     def for_code(self) -> Target:
         """The target without what its code does not depend on: the tag, and the host.  Cache keys have the

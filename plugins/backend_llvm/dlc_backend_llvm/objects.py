@@ -29,8 +29,8 @@ _COFF_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x014C: "i386"}
 
 @record(frozen=True)
 class ObjectInfo:
-    """An object file: its `format` ("elf", "macho" or "coff"), its `machine` as in triples, its global
-    symbols.
+    """An object file: its `format` ("elf", "macho", "coff" or "wasm"), its `machine` as in triples, and its
+    global symbols, which are not read from WebAssembly objects.
     """
 
     format: str
@@ -48,6 +48,8 @@ def read_object(data: bytes) -> ObjectInfo:
             return _read_elf(data)
         if data[:4] == b"\xcf\xfa\xed\xfe":
             return _read_macho(data)
+        if data[:8] == b"\0asm\1\0\0\0":
+            return ObjectInfo("wasm", "wasm32", 32, True, (), ())
         if len(data) >= 20 and struct.unpack_from("<H", data)[0] in _COFF_MACHINES:
             return _read_coff(data)
     except (struct.error, UnicodeDecodeError, ValueError, IndexError) as error:

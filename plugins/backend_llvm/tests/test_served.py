@@ -16,6 +16,7 @@ from dlc_backend_llvm.triples import SERVED, check_served, full_triple, normal_a
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.diag import TargetError
+from dlc_core.testing.networks import mlp
 from dlc_core.tir.stmt import PrimFunc
 
 X86, ARM, RISCV = "x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"
@@ -126,11 +127,23 @@ def test_every_served_triple_has_code() -> None:
         assert read_object(compile_ir(text, triple)).machine == normal_arch(triple)
 
 
+@pytest.mark.parametrize("system", SERVED)
+def test_models_compile_for_every_system(system: str) -> None:
+    """Systems without a known clock have no instrumented entry."""
+    arches, endings = SERVED[system]
+    triple = "-".join(filter(None, (arches[0], "unknown", system, endings[-1])))
+    exe = dlc.compile(mlp(), f"llvm -mtriple={triple}", cache=False)
+    assert read_object(exe.artifact.code).machine == arches[0]
+    assert "main" in exe.artifact.symbols
+
+
 def test_an_omitted_vendor_is_inserted() -> None:
     assert full_triple("aarch64-linux") == "aarch64-unknown-linux"
     assert full_triple("x86_64-freebsd14.0") == "x86_64-unknown-freebsd14.0"
     assert full_triple("arm-none-eabi") == "arm-unknown-none-eabi"
     assert full_triple("x86_64-apple-darwin") == "x86_64-apple-darwin"
+    assert full_triple("wasm32-wasi") == "wasm32-unknown-wasi"
+    assert full_triple("wasm32-unknown-unknown") == "wasm32-unknown-unknown"
 
 
 def test_the_riscv_abi_follows_the_widest_floats() -> None:

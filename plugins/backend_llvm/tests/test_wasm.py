@@ -224,6 +224,10 @@ def test_what_modules_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         dlc.compile(cifar(), "llvm -mtriple=wasm32-wasi -num-threads=2")
     with pytest.raises(TargetError, match="no option -num-threads"):
         dlc.Target("wasm32 -num-threads=2")
+    with pytest.raises(TargetError, match="-num-threads=2: a WebAssembly module has one thread"):
+        dlc.compile(cifar(), "llvm -mtriple=wasm32-wasi", num_threads=2)
+    with pytest.raises(ArtifactError, match="the code is for wasm32, this machine is"):
+        dlc.compile(cifar(), "llvm -mtriple=wasm32-wasi")(feed(cifar()))
     exe = dlc.compile(cifar(), "wasm32")
     with pytest.raises(UnsupportedError, match=r"(?s)exported as a WebAssembly module.*model\.wasm"):
         exe.export(tmp_path / "net.so")
