@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import dlc_core.graph.node as nodes
     from dlc_core.graph import donate as donating
     from dlc_core.graph import resize
-    from dlc_core.passes.graph import resolve_calls as calls
+    from dlc_core.passes.graph import check_module as checks
 else:
-    calls = lazy("dlc_core.passes.graph.resolve_calls")
+    checks = lazy("dlc_core.passes.graph.check_module")
     donating = lazy("dlc_core.graph.donate")
     nodes = lazy("dlc_core.graph.node")
     resize = lazy("dlc_core.graph.resize")
@@ -47,7 +47,7 @@ def load(
     if isinstance(model, IRModule):
         if taps:
             raise UsageError("taps need a model, and this is a module", hint="load the model with taps=[...]")
-        calls.check_calls(model)
+        checks.check_module(model)
         return resize.with_shapes(model, shapes)
     reader = reader_of(model, frontend)
     context: dict[str, Any] = {"shapes": dict(shapes or {})}

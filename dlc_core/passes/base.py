@@ -149,6 +149,8 @@ class Pass:
     the kernels. (If a pass adds functions, names matter, and the compile continues in one process.)"""
     reads_kernels: ClassVar[bool] = True
     """Whether a pass of the stage "main" reads the bodies of kernels, and not only their calls."""
+    checks_model: ClassVar[bool] = False
+    """Whether its errors are about the model, so that they are not reported as defects of the pass."""
     drops_spans: ClassVar[bool] = False
     """Whether model nodes may vanish (because nothing depends on them any more)."""
 

@@ -82,6 +82,8 @@ def _run_one(one: Pass, module: IRModule, context: PassContext, rest: Sequence[P
     except (UnsupportedError, ForeignError):
         raise  # not a defect of the pass: the model needs something unsupported or missing
     except Exception as error:
+        if one.checks_model and isinstance(error, DlcError):
+            raise
         raise _failed(one, module, context, rest, error) from error
     return result
 

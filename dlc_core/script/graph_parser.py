@@ -29,6 +29,7 @@ from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.script.call_parser import CallParser
 from dlc_core.script.graph_calls import Callees, GraphCalls
 from dlc_core.script.literal_parser import LiteralParser
+from dlc_core.script.op_names import with_defaults
 from dlc_core.script.source import Source, short, suggestion
 from dlc_core.script.tir_parser import TirParser
 from dlc_core.tir.stmt import PrimFunc
@@ -274,7 +275,8 @@ class GraphParser:
                 attrs[keyword.arg] = literals.value(keyword.value) if body is None else body
         op = self.op(name, value)
         if type_ is not None:
-            return node(op, inputs, attrs, type_)
+            with self.source.at(value):
+                return node(op, inputs, with_defaults(op, attrs), type_)
         with self.source.at(value):
             return self.make(op, inputs, attrs)
 

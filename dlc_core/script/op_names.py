@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, Op
+from dlc_core.ir import plan
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -56,4 +57,15 @@ def inferred(op: Op, args: tuple[Node, ...], attrs: Mapping[str, Any]) -> Node:
     return op.build(*args, **attrs)
 
 
-__all__ = ["OpNames", "inferred"]
+def with_defaults(op: Op, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attributes of a node whose type is given, with the defaults of those that the text leaves out.
+
+    Raises TypeInferenceError for attributes that the op does not have, and for missing ones.
+    """
+    if not isinstance(op, declare.OpDecl):
+        return attrs
+    own = plan.without_plan(attrs)
+    return {**attrs, **op.canonical_attrs(own)}
+
+
+__all__ = ["OpNames", "inferred", "with_defaults"]

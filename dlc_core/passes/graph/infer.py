@@ -30,6 +30,7 @@ class Infer(GraphPass):
     """Infer all types again and compare."""
 
     name: ClassVar[str] = "infer"
+    checks_model: ClassVar[bool] = True
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         return _with_entry_conditions(super().run(module, context))

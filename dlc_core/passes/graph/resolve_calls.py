@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from dlc_core.diag import DlcError, UsageError
 from dlc_core.graph.node import (
     CALL_PRIM,
     GET,
@@ -33,8 +32,6 @@ from dlc_core.graph.node import (
     rewrite,
 )
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TupleType, Type
-from dlc_core.op.std.control import call_types
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.inline import inlined_call
@@ -51,59 +48,6 @@ SCHEDULED = "scheduled"
 
 KEEP = "keep_functions"
 """The setting that keeps all graph functions that calls name."""
-
-
-def check_calls(module: IRModule) -> None:
-    """Check the calls by name of a module's graph functions.
-
-    Raises UsageError for a function that the module does not have, and for a result of another dtype, rank or
-    size than recorded; TypeInferenceError for arguments that do not fit.
-    """
-    for name, function in module.of_kind(Function).items():
-        for call in _calls(function):
-            symbol = call.attrs["symbol"]
-            callee = module.functions.get(symbol)
-            if callee is None:
-                raise UsageError(
-                    f"{name} calls {symbol!r}, which the module does not have",
-                    spans=call.spans,
-                    hint=f"it has: {', '.join(module.functions)}",
-                )
-            try:
-                found = _result_type(call, callee)
-            except DlcError as error:
-                raise error.at(call.spans) from error.__cause__
-            if found is not None and not _agree(found, call.type):
-                raise UsageError(
-                    f"the call of {symbol!r} in {name} is recorded as {call.type}, but gives {found}",
-                    spans=call.spans,
-                )
-
-
-def _result_type(call: Node, callee: Function | PrimFunc) -> Type | None:
-    """The type that a call gives. None if the call passes all by-value parameters, as passes make it."""
-    types = [a.type for a in call.args]
-    if isinstance(callee, Function):
-        found = call_types(callee, types, call.attrs["symbol"])
-        return TupleType(found) if isinstance(callee.body.type, TupleType) else found[0]
-    if "dims" in call.attrs:
-        return None
-    return CALL_TIR.infer_type(types, {"program": callee, "scalars": call.attrs.get("scalars", ())})
-
-
-def _agree(a: Type, b: Type) -> bool:
-    """Whether two types have the same dtypes, ranks and known sizes."""
-    if isinstance(a, TupleType) or isinstance(b, TupleType):
-        return (
-            isinstance(a, TupleType)
-            and isinstance(b, TupleType)
-            and len(a.fields) == len(b.fields)
-            and all(map(_agree, a.fields, b.fields))
-        )
-    if a.dtype is not b.dtype or a.ndim != b.ndim:
-        return False
-    pairs = zip(a.shape, b.shape, strict=True)
-    return all(not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs)
 
 
 @record(frozen=True)
@@ -140,7 +84,7 @@ def kept_functions(module: IRModule) -> frozenset[str]:
     return frozenset(s for f in graphs.values() for s in _called(f) if s in graphs)
 
 
-def _calls(function: Function) -> Iterator[Node]:
+def calls_by_name(function: Function) -> Iterator[Node]:
     """The calls by name in a function, also in functions among its attributes."""
     work = [function]
     for each in work:
@@ -152,7 +96,7 @@ def _calls(function: Function) -> Iterator[Node]:
 
 def _called(function: Function) -> Iterator[str]:
     """The symbols that a function calls."""
-    return (call.attrs["symbol"] for call in _calls(function))
+    return (call.attrs["symbol"] for call in calls_by_name(function))
 
 
 def _reaches(start: str, goal: str, called: Mapping[str, list[str]]) -> bool:

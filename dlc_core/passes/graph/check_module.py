@@ -1,0 +1,115 @@
+"""Checks of a module that a user made, before a compile.
+
+Errors in it would otherwise appear as defects of the first pass that meets them. Types of ops are checked by
+the pass `infer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlc_core.diag import DlcError, UsageError, VerifyError, similar
+from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_order
+from dlc_core.graph.verify import verify_module
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TupleType, Type
+from dlc_core.op.declare import OpDecl
+from dlc_core.op.lookup import registered_ops
+from dlc_core.op.std.control import call_types
+from dlc_core.op.std.programs import CALL_TIR
+from dlc_core.passes.graph.resolve_calls import calls_by_name
+from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.verify import find_problems
+
+
+def check_module(module: IRModule) -> None:
+    """Check functions, ops, tensor programs and calls by name.
+
+    Raises VerifyError for functions that violate a rule of the verifiers, UsageError for an op without a
+    declaration and for calls that do not fit, TypeInferenceError for their arguments.
+    """
+    verify_module(module)
+    _check_calls(module)
+    for function in module.of_kind(Function).values():
+        for n in _nodes(function):
+            if not isinstance(n.op, OpDecl) and n.op.name not in STRUCTURAL:
+                close = similar(n.op.name, registered_ops())
+                raise UsageError(
+                    f"the op {n.op.name!r} is not declared",
+                    spans=n.spans,
+                    hint=f"did you mean {close[0]!r}?" if close else "`dlc.ops()` has the declared ops",
+                )
+            if n.op is CALL_TIR:
+                _check_program(n.attrs["program"])
+    for func in module.of_kind(PrimFunc).values():
+        _check_program(func)
+
+
+def _nodes(function: Function) -> Iterator[Node]:
+    """The nodes of a function, also of functions among its attributes."""
+    work = [function]
+    for each in work:
+        for n in post_order(each.body):
+            work += functions_of(n)
+            yield n
+
+
+def _check_program(func: PrimFunc) -> None:
+    problems = find_problems(func)
+    if problems:
+        details = [problem.message for problem in problems[:10]]
+        raise VerifyError(f"the tensor program {func.name} is not well formed", details=details)
+
+
+def _check_calls(module: IRModule) -> None:
+    """Raise UsageError for a call of a function that the module does not have, and for a result of another
+    dtype, rank or size than recorded; TypeInferenceError for arguments that do not fit.
+    """
+    for name, function in module.of_kind(Function).items():
+        for call in calls_by_name(function):
+            symbol = call.attrs["symbol"]
+            callee = module.functions.get(symbol)
+            if callee is None:
+                raise UsageError(
+                    f"{name} calls {symbol!r}, which the module does not have",
+                    spans=call.spans,
+                    hint=f"it has: {', '.join(module.functions)}",
+                )
+            try:
+                found = _result_type(call, callee)
+            except DlcError as error:
+                raise error.at(call.spans) from error.__cause__
+            if found is not None and not _agree(found, call.type):
+                raise UsageError(
+                    f"the call of {symbol!r} in {name} is recorded as {call.type}, but gives {found}",
+                    spans=call.spans,
+                )
+
+
+def _result_type(call: Node, callee: Function | PrimFunc) -> Type | None:
+    """The type that a call gives. None if the call passes all by-value parameters, as passes make it."""
+    types = [a.type for a in call.args]
+    if isinstance(callee, Function):
+        found = call_types(callee, types, call.attrs["symbol"])
+        return TupleType(found) if isinstance(callee.body.type, TupleType) else found[0]
+    if "dims" in call.attrs:
+        return None
+    return CALL_TIR.infer_type(types, {"program": callee, "scalars": call.attrs.get("scalars", ())})
+
+
+def _agree(a: Type, b: Type) -> bool:
+    """Whether two types have the same dtypes, ranks and known sizes."""
+    if isinstance(a, TupleType) or isinstance(b, TupleType):
+        return (
+            isinstance(a, TupleType)
+            and isinstance(b, TupleType)
+            and len(a.fields) == len(b.fields)
+            and all(map(_agree, a.fields, b.fields))
+        )
+    if a.dtype is not b.dtype or a.ndim != b.ndim:
+        return False
+    pairs = zip(a.shape, b.shape, strict=True)
+    return all(not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs)
+
+
+__all__ = ["check_module"]
