@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import math
 import mmap
 import os
 import random
@@ -29,6 +30,7 @@ import dlc_core as dlc
 from dlc_core.arith import eval_expr
 from dlc_core.config import config
 from dlc_core.diag import DlcError, PassError, ScriptError
+from dlc_core.ir.dtype import STRING
 from dlc_core.script import parse, to_script
 from dlc_core.testing.mixed_modules import mixed_module
 from dlc_core.testing.strategies import DTYPES, random_graph
@@ -38,6 +40,8 @@ from dlc_core.tir.stmt import PrimFunc
 SECONDS = 20
 """The time limit of one text. A program may loop for a long time; that is no failure."""
 ADDRESS_SPACE = 8 << 30
+MAX_ELEMENTS = 1 << 24
+"""The most elements of an input of a text that is run."""
 NUMBERS = ("0", "1", "2", "3", "4", "7", "16", "33", "-1", "1000", "1 << 40", "0.5", "True", "n")
 DTYPE_WORDS = ('"float32"', '"int8"', '"int64"', '"bool"', '"float64"', '"string"', '"float33"')
 Token = tokenize.TokenInfo
@@ -132,11 +136,13 @@ def attempt(seed: int, target: str) -> str:
         return "not compiled"
     generator = np.random.default_rng(seed)
     sizes = {v: rng.choice((1, 2, 5)) for v in exe.signature.symbols}
+    arrays = []
+    for value in exe.signature.inputs:
+        shape = [d if isinstance(d, int) else _size(d, sizes) for d in value.type.shape]
+        if math.prod(shape) > MAX_ELEMENTS or value.type.dtype is STRING:
+            return "too large"
+        arrays.append(generator.integers(0, 3, shape).astype(value.type.dtype.numpy))
     try:
-        arrays = []
-        for value in exe.signature.inputs:
-            shape = [d if isinstance(d, int) else _size(d, sizes) for d in value.type.shape]
-            arrays.append(generator.integers(0, 3, shape).astype(value.type.dtype.numpy))
         exe(*arrays)
     except DlcError:
         return "not run"

@@ -60,6 +60,7 @@ class ResolveCalls(Pass):
 
     name: ClassVar[str] = "resolve_calls"
     settings: ClassVar[tuple[str, ...]] = (KEEP,)
+    checks_model: ClassVar[bool] = True
     keep: bool | None = None
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:

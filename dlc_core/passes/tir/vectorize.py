@@ -41,12 +41,14 @@ from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.safety import in_bounds, may_fail
 from dlc_core.support.record import record
+from dlc_core.tir.failures import parameters_of
 from dlc_core.tir.functor import (
     exprs_of,
     free_vars_stmt,
     rename_bound,
     stmts,
     stmts_of,
+    stores_in,
     substitute_stmt,
     transform_each,
 )
@@ -91,6 +93,12 @@ class _LoopFacts:
         """Variables of loops inside of parallel loops and thread loops."""
         outer = [s for s in stmts_of(self.func.body, For) if s.kind in ("parallel", "thread")]
         return {s.var for loop in outer for s in stmts_of(loop.body, For)}
+
+    def records_failure(self, s: If) -> bool:
+        """Whether a statement does nothing but write the record of failed checks."""
+        found = parameters_of(self.func)
+        written = stores_in(s)
+        return found is not None and bool(written) and all(each.buffer is found[0] for each in written)
 
     def may_write_back(self, s: Store, var: Var) -> bool:
         """Whether a masked lane may store back the old value of its element."""
@@ -185,7 +193,8 @@ class _Vectorize:
             self.lane_vars[s.var] = fresh
             return Let(fresh, value, self.stmt(s.body))
         if isinstance(s, If):
-            return self.branch(s)
+            # The first lane whose check fails is recorded.
+            return self.lane_by_lane(s) if self.facts.records_failure(s) else self.branch(s)
         return self.lane_by_lane(s)
 
     def store(self, s: Store) -> Stmt:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from dlc_core.arith import Analyzer
+from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Binary, Cast, Expr, Load, Var, const_value, post_order
 from dlc_core.schedule.handles import BlockRV, LoopRV
@@ -249,9 +250,15 @@ def inline_producers(
 
 
 def epilogue_of(schedule: Schedule, block: BlockRV) -> BlockRV:
-    """Return the block that stores the result of a reduction: its pointwise consumer, or a copy."""
-    alone = schedule.get_output_blocks() == [block]
-    return schedule.cache_write(block, 0, "local") if alone else inline_pointwise(schedule)
+    """Return the block that stores the result of a reduction: its pointwise consumer, or a copy.
+
+    Raises ScheduleError for a program with other results.
+    """
+    outputs = schedule.get_output_blocks()
+    if len(outputs) != 1:
+        names = ", ".join(each.name for each in outputs)
+        raise ScheduleError("the program has several results", details=[f"blocks that store them: {names}"])
+    return schedule.cache_write(block, 0, "local") if outputs == [block] else inline_pointwise(schedule)
 
 
 def inline_epilogue(schedule: Schedule, stages: Iterable[BlockRV], results: BlockRV) -> BlockRV:

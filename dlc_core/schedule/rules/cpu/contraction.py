@@ -27,8 +27,8 @@ from dlc_core.schedule.index_map import IndexMap
 from dlc_core.schedule.rules.analysis import (
     anchor,
     bytes_of,
+    epilogue_of,
     extent_of,
-    inline_pointwise,
     loads_of,
     pad_rows,
     points_of,
@@ -92,10 +92,7 @@ class ContractionScheduler(TileNest):
             schedule_map(s, handle, self.machine)
         if self.dot is None:
             self.found = copy_transposed_rhs(s, self.block, self.found, self.machine)
-        if s.get_output_blocks() == [self.block]:
-            out = s.cache_write(self.block, 0, "local")
-        else:
-            out = inline_pointwise(s)
+        out = epilogue_of(s, self.block)
         self._split_digits(out)
         columns = self._loops_for(out, self.found.n)
         row = self._rows(out)
