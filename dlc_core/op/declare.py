@@ -200,7 +200,7 @@ class OpDecl(Op):
         takes any number of arguments. Every op has an attribute `plan`: how the node's kernel computes it
         (`ir/plan.py`), None for no plan. Raises TypeInferenceError with the current spans.
         """
-        self._check_arity(len(args))
+        self.check_arity(len(args))
         plan = attrs.pop(PLAN, None)
         if plan is not None and not isinstance(plan, Plan):
             raise TypeInferenceError(f"{self.name}: the plan is a {type(plan).__name__}", hint="give a Plan")
@@ -244,7 +244,8 @@ class OpDecl(Op):
             values[attr.name] = _coerce(self.name, attr, value)
         return values
 
-    def _check_arity(self, count: int) -> None:
+    def check_arity(self, count: int) -> None:
+        """Raise TypeInferenceError if the op does not take this number of arguments."""
         variadic = bool(self.inputs) and self.inputs[-1].startswith("*")
         required = sum(1 for name in self.inputs if name[0] != "*" and name[-1] != "?")
         if count < required or (not variadic and count > len(self.inputs)):
@@ -293,29 +294,32 @@ def op(name: str, doc: str, inputs: Sequence[str], attrs: Sequence[Attr] = (), *
     return OpDecl(name, doc, inputs, attrs, **fields)
 
 
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "int": lambda v: isinstance(v, int) and not isinstance(v, bool),
+    "ints": lambda v: isinstance(v, tuple) and all(type(i) is int for i in v),
+    "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+    "floats": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, float)) for i in v),
+    "bool": lambda v: isinstance(v, (bool, int)),
+    "str": lambda v: isinstance(v, str),
+    "strs": lambda v: isinstance(v, tuple) and all(isinstance(i, str) for i in v),
+    "fresh": lambda v: isinstance(v, Var),
+    "freshes": lambda v: isinstance(v, tuple) and all(isinstance(i, Var) for i in v),
+    "dtype": lambda v: isinstance(v, (str, DType)),
+    "dim": lambda v: type(v) is int or isinstance(v, Expr),
+    "dims": lambda v: isinstance(v, tuple) and all(type(i) is int or isinstance(i, Expr) for i in v),
+    "array": lambda v: isinstance(v, Array),
+    "function": lambda v: isinstance(v, Function),
+    "program": lambda v: isinstance(v, PrimFunc),
+    "foreign": lambda v: isinstance(v, str),
+}
+"""Whether a value is of a kind of attributes."""
+
+
 def _coerce(op_name: str, attr: Attr, value: Any) -> Any:
     if value is None and attr.default is None:
         return None
     frozen = freeze_attr(value)
-    checks: dict[str, Callable[[Any], bool]] = {
-        "int": lambda v: isinstance(v, int) and not isinstance(v, bool),
-        "ints": lambda v: isinstance(v, tuple) and all(isinstance(i, int) for i in v),
-        "float": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
-        "floats": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, float)) for i in v),
-        "bool": lambda v: isinstance(v, (bool, int)),
-        "str": lambda v: isinstance(v, str),
-        "strs": lambda v: isinstance(v, tuple) and all(isinstance(i, str) for i in v),
-        "fresh": lambda v: isinstance(v, Var),
-        "freshes": lambda v: isinstance(v, tuple) and all(isinstance(i, Var) for i in v),
-        "dtype": lambda v: isinstance(v, (str, DType)),
-        "dim": lambda v: isinstance(v, (int, Expr)),
-        "dims": lambda v: isinstance(v, tuple) and all(isinstance(i, (int, Expr)) for i in v),
-        "array": lambda v: isinstance(v, Array),
-        "function": lambda v: isinstance(v, Function),
-        "program": lambda v: isinstance(v, PrimFunc),
-        "foreign": lambda v: isinstance(v, str),
-    }
-    if not checks[attr.kind](frozen):
+    if not _CHECKS[attr.kind](frozen):
         raise TypeInferenceError(f"{op_name}: attribute {attr.name!r} must be {attr.kind}, not {value!r}")
     if attr.choices and frozen not in attr.choices:
         raise TypeInferenceError(

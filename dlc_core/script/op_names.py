@@ -60,11 +60,18 @@ def inferred(op: Op, args: tuple[Node, ...], attrs: Mapping[str, Any]) -> Node:
 def with_defaults(op: Op, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
     """The attributes of a node whose type is given, with the defaults of those that the text leaves out.
 
-    Raises TypeInferenceError for attributes that the op does not have, and for missing ones.
+    Wrong attributes are not changed: a compile reports them.
     """
     if not isinstance(op, declare.OpDecl):
         return attrs
     own = plan.without_plan(attrs)
+    left_out = [each for each in op.attrs.values() if each.name not in own]
+    if (
+        not left_out
+        or any(each.default is declare.REQUIRED for each in left_out)
+        or not op.attrs.keys() >= own.keys()
+    ):
+        return attrs
     return {**attrs, **op.canonical_attrs(own)}
 
 

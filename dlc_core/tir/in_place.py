@@ -52,7 +52,8 @@ class _Scan:
     def pairs(self) -> tuple[tuple[int, int], ...]:
         buffers = self.non_workspace
         found = []
-        for index, source in enumerate(buffers):
+        first = next((i for i, b in enumerate(buffers) if b in self.writes), 0)
+        for index, source in enumerate(buffers[:first]):  # a result that is not written is no input
             outputs = self.read_by[source]
             if len(outputs) != 1 or source in self.bad or source in self.writes:
                 continue

@@ -139,7 +139,11 @@ def attempt(seed: int, target: str) -> str:
     arrays = []
     for value in exe.signature.inputs:
         shape = [d if isinstance(d, int) else _size(d, sizes) for d in value.type.shape]
-        if math.prod(shape) > MAX_ELEMENTS or value.type.dtype is STRING:
+        if (
+            math.prod(map(abs, shape)) > MAX_ELEMENTS
+            or min(shape, default=0) < 0
+            or value.type.dtype is STRING
+        ):
             return "too large"
         arrays.append(generator.integers(0, 3, shape).astype(value.type.dtype.numpy))
     try:

@@ -374,6 +374,9 @@ class Buffer:
     ) -> None:
         self.name = name
         self.shape: tuple[Expr, ...] = tuple(as_expr(dim) for dim in shape)
+        for dim in self.shape:
+            if isinstance(dim, Const) and dim.value < 0:
+                raise UsageError(f"buffer {name} has a dim of {dim.value}")
         self.dtype: DType = dtype(dtype_)
         self.strides: tuple[Expr, ...] | None = (
             None if strides is None else tuple(as_expr(s) for s in strides)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlc_core.diag import DlcError, UsageError, VerifyError, similar
+from dlc_core.diag import DlcError, TypeInferenceError, UsageError, VerifyError, similar
 from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.graph.verify import verify_module
 from dlc_core.ir.module import IRModule
+from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import TupleType, Type
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.lookup import registered_ops
 from dlc_core.op.std.control import call_types
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.graph.resolve_calls import calls_by_name
+from dlc_core.tir.interface import is_scheduled
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import find_problems
+from dlc_core.tir.verify_axes import race_problems
 
 
 def check_module(module: IRModule) -> None:
@@ -28,8 +31,8 @@ def check_module(module: IRModule) -> None:
     Raises VerifyError for functions that violate a rule of the verifiers, UsageError for an op without a
     declaration and for calls that do not fit, TypeInferenceError for their arguments.
     """
-    verify_module(module)
     _check_calls(module)
+    verify_module(module)
     for function in module.of_kind(Function).values():
         for n in _nodes(function):
             if not isinstance(n.op, OpDecl) and n.op.name not in STRUCTURAL:
@@ -39,10 +42,12 @@ def check_module(module: IRModule) -> None:
                     spans=n.spans,
                     hint=f"did you mean {close[0]!r}?" if close else "`dlc.ops()` has the declared ops",
                 )
+            if isinstance(n.op, OpDecl):
+                _check_use(n, n.op)
             if n.op is CALL_TIR:
-                _check_program(n.attrs["program"])
+                check_program(n.attrs["program"])
     for func in module.of_kind(PrimFunc).values():
-        _check_program(func)
+        check_program(func)
 
 
 def _nodes(function: Function) -> Iterator[Node]:
@@ -54,11 +59,28 @@ def _nodes(function: Function) -> Iterator[Node]:
             yield n
 
 
-def _check_program(func: PrimFunc) -> None:
-    problems = find_problems(func)
+def _check_use(n: Node, decl: OpDecl) -> None:
+    """Check the number of arguments and the attributes of a node against its op's declaration."""
+    own = without_plan(n.attrs)
+    try:
+        decl.check_arity(len(n.args))
+        decl.canonical_attrs(own)
+    except TypeInferenceError as error:
+        raise error.at(n.spans) from error.__cause__
+    missing = [name for name in decl.attrs if name not in own]
+    if missing:
+        raise UsageError(f"a node of op {decl.name!r} has no attribute {missing[0]!r}", spans=n.spans)
+
+
+def check_program(func: PrimFunc) -> None:
+    """Check a tensor program that a user made. Raises VerifyError for violated rules of the verifiers."""
+    problems = [problem.message for problem in find_problems(func)]
+    if not is_scheduled(func):
+        problems += [message for message, _ in race_problems(func)]
     if problems:
-        details = [problem.message for problem in problems[:10]]
-        raise VerifyError(f"the tensor program {func.name} is not well formed", details=details)
+        raise VerifyError(
+            f"the tensor program {func.name} is not well formed", spans=func.spans, details=problems[:10]
+        )
 
 
 def _check_calls(module: IRModule) -> None:
@@ -112,4 +134,4 @@ def _agree(a: Type, b: Type) -> bool:
     return all(not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs)
 
 
-__all__ = ["check_module"]
+__all__ = ["check_module", "check_program"]

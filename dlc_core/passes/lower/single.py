@@ -15,6 +15,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType, tensor_type
+from dlc_core.passes.graph.check_module import check_program
 from dlc_core.passes.lower.describe import ARGUMENTS
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.schedule import Schedule, StagedSchedule
@@ -157,6 +158,7 @@ def _of_module(module: IRModule) -> IRModule:
 
 def _kernel(func: PrimFunc) -> PrimFunc:
     """Return the program as a kernel of the new module."""
+    check_program(func)
     if is_scheduled(func):
         func = _scheduled(func)
     return replace(func, name=KERNEL) if func.name == ENTRY else func
