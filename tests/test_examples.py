@@ -41,6 +41,15 @@ SCRIPTS = (
     "c_program/build_and_run.py",
     "wasm/build_and_run.py",
     "op_plugin/use_it.py",
+    "classic/tvmscript_add_one.py",
+    "classic/tvmscript_mlp.py",
+    "classic/vector_add.py",
+    "classic/matmul_schedule.py",
+    "classic/call_tir_scheduled.py",
+    "classic/cross_compile_raspberry_pi.py",
+    "classic/micro_session.py",
+    "classic/graph_executor.py",
+    "classic/time_evaluator.py",
 )
 LINKING = ("c_program", "export_add_one")
 """Examples that need a C compiler, which links."""
