@@ -91,6 +91,9 @@ class LowerGroups(Pass):
         lowered: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
         align = 1 if context.target is not None and not context.target.describe().vector_bits else ALIGN
         joined: set[Node] = set()
+        # The functions below are in a reference cycle. They do not refer to the module, so that its constants
+        # can be freed.
+        names = dict.fromkeys(module.functions)
 
         def kernel_of(function: Function, args: Sequence[Node]) -> tuple[str, tuple[Var, ...]]:
             constants = tuple(i for i, arg in enumerate(args) if arg.op is CONST)
@@ -105,7 +108,7 @@ class LowerGroups(Pass):
             func = func.with_attrs(constants=constants, **denormals)
             name = table.find(func)
             if name is None:
-                name = unique_name(func.name, {**module.functions, **kernels})
+                name = unique_name(func.name, {**names, **kernels})
                 kernels[name] = replace(func, name=name)
                 table.add(name, func)
             else:

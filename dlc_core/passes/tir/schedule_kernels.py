@@ -144,7 +144,7 @@ class ScheduleKernels(PrimFuncPass):
             for r in found
             if (not self.rules or r.name in self.rules)
             and r.name not in context.disabled
-            and set(r.keys).issubset(keys)
+            and set(getattr(r, "keys", ())).issubset(keys)
         ]
         return sorted(allowed, key=lambda rule: -rule.priority)
 
