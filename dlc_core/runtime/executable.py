@@ -44,7 +44,7 @@ from dlc_core.runtime.call.callers import caller_for
 from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.call.checked import Caller, device_errors
 from dlc_core.runtime.call.copying import Copying
-from dlc_core.runtime.call.session import Session
+from dlc_core.runtime.call.session import InSteps
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
 from dlc_core.runtime.interface.untrusted import decoding, text
@@ -79,14 +79,14 @@ def _replace_lock_in_child() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_replace_lock_in_child)
 
-_SESSIONS, _ENTRIES = "_sessions", "_entries"
-"""Attributes with the sessions of threads, and with entry points that have been asked for."""
+_ENTRIES = "_entries"
+"""The attribute with the entry points that have been asked for."""
 
 SHORT_SOURCE = 1 << 18
 """The maximum number of characters of code that artefacts keep by default."""
 
 
-class Executable(CompiledModel):
+class Executable(CompiledModel, InSteps):
     """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`."""
 
     regions: Mapping[str, Executable]
@@ -135,7 +135,7 @@ class Executable(CompiledModel):
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.num_threads = num_threads
-        other.__dict__.pop(_SESSIONS, None)
+        other._forget_sessions()
         return other
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
@@ -163,33 +163,11 @@ class Executable(CompiledModel):
         """
         if feeds is None:
             return self._own_session.run()
-        caller = self._caller or self._load()
-        outputs = caller.call(self._in_order(feeds), self._threads)
-        return dict(zip(self._output_names, outputs))
+        return dict(zip(self._output_names, self._call(self._in_order(feeds))))
 
-    def session(self) -> Session:
-        """A call in steps: `set_input`, `run`, `get_output`. It has state; use one in each thread."""
-        return Session(
-            self.signature, lambda arrays: (self._caller or self._load()).call(arrays, self._threads)
-        )
-
-    def set_input(self, key: int | str | None = None, value: Any = None, /, **named: Any) -> None:
-        """`set_input` of this thread's own session. So threads that call at once do not see each other's
-        inputs and outputs.
-        """
-        self._own_session.set_input(key, value, **named)
-
-    def get_output(self, key: int | str = 0, out: Any = None) -> Any:
-        """An output of the last `run()` of this thread (see `Session.get_output`)."""
-        return self._own_session.get_output(key, out)
-
-    @property
-    def _own_session(self) -> Session:
-        own = self.__dict__.setdefault(_SESSIONS, threading.local())  # atomic
-        if not hasattr(own, "session"):
-            own.session = self.session()
-        found: Session = own.session
-        return found
+    def _call(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run on arrays in the order of `inputs`, and return all outputs."""
+        return (self._caller or self._load()).call(arrays, self._threads)
 
     def bind(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[NDArray | None] | None = None

@@ -11,6 +11,8 @@ not share it; the executable has none, and its sessions are independent.
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -106,4 +108,44 @@ class Session:
         raise UsageError(f"there is no {what} {key!r}", hint=f"{what}s: {', '.join(names) or 'none'}")
 
 
-__all__ = ["Session"]
+_SESSIONS = "_sessions"
+"""The attribute with the sessions of threads."""
+
+
+class InSteps(ABC):
+    """Base of executables: their sessions."""
+
+    signature: Signature
+
+    @abstractmethod
+    def _call(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Run on arrays in the order of the inputs, and return all outputs."""
+
+    def session(self) -> Session:
+        """A call in steps: `set_input`, `run`, `get_output`. It has state; use one in each thread."""
+        return Session(self.signature, self._call)
+
+    def set_input(self, key: Key | None = None, value: Any = None, /, **named: Any) -> None:
+        """`set_input` of this thread's own session. So threads that call at once do not see each other's
+        inputs and outputs.
+        """
+        self._own_session.set_input(key, value, **named)
+
+    def get_output(self, key: Key = 0, out: Any = None) -> Any:
+        """An output of the last `run()` of this thread (see `Session.get_output`)."""
+        return self._own_session.get_output(key, out)
+
+    @property
+    def _own_session(self) -> Session:
+        own = self.__dict__.setdefault(_SESSIONS, threading.local())  # atomic
+        if not hasattr(own, "session"):
+            own.session = self.session()
+        found: Session = own.session
+        return found
+
+    def _forget_sessions(self) -> None:
+        """For a copy, which has sessions of its own."""
+        self.__dict__.pop(_SESSIONS, None)
+
+
+__all__ = ["InSteps", "Session"]

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx.parser
 import pytest
 from dlc_backend_llvm.runtime_source import write_runtime
@@ -428,6 +429,19 @@ def test_the_command_writes_the_runtime(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match="cannot be written"):
         write_runtime(tmp_path / "file")
+
+
+def test_the_command_compiles_files_for_it(runtime, tmp_path):
+    model = onnx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["" : 20]>
+    relu (float[n] x) => (float[n] y) { y = Relu(x) }
+    """)
+    onnx.save(model, tmp_path / "relu.onnx")
+    words = ["compile", str(tmp_path / "relu.onnx"), "--no-cache", "-o", str(tmp_path / "relu.dlc")]
+    assert main([*words, "--library"]) == 0
+    opened = runtime.open(tmp_path / "relu.dlc")
+    assert runtime.values(opened)[0] == [("x", "float32", ["n"])]
+    runtime.c.dlc_close(opened)
 
 
 def sanitizers(folder: Path) -> list[str]:
