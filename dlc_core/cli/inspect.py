@@ -183,12 +183,14 @@ def _function(name: str, value: Any) -> dict[str, str]:
 def _artefact(path: Path, as_json: bool) -> None:
     exe = driver.open(path)
     signature = exe.signature
+    functions = {name: exe[name].target for name in exe.entries}
     record: dict[str, Any] = {
         "target": str(exe.target),
         "device": exe.device.name,
         "format": exe.artifact.format,
         "inputs": [str(value) for value in exe.inputs],
         "outputs": [str(value) for value in exe.outputs],
+        "functions": [n if t == exe.target else f"{n} on {t}" for n, t in functions.items()],
         "code": len(exe.artifact.code),
         "weights": signature.weights_size,
         "dims": [f"{dim.name} in {dim.bounds}" for dim in exe.memory.dims if dim.bounds],

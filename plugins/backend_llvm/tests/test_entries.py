@@ -7,6 +7,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core import te
+from dlc_core.cli.main import main
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.schedule import Schedule
@@ -68,13 +69,15 @@ def test_a_single_program_is_called_by_name_too(module):
         exe["double"]
 
 
-def test_functions_of_other_targets_are_in_one_executable(module, tmp_path):
+def test_functions_of_other_targets_are_in_one_executable(module, tmp_path, capsys):
     exe = dlc.build({"llvm": module["add"], "reference": module["double"]})
     exe.save(tmp_path / "both.dlc")
     for each in (exe, dlc.open(tmp_path / "both.dlc")):
         np.testing.assert_array_equal(each["add"](X), X + 1)
         np.testing.assert_array_equal(each["double"](X), X * 2)
         assert each["double"].target.kind.name == "reference"
+    assert main(["inspect", str(tmp_path / "both.dlc")]) == 0
+    assert "functions    add, double on reference" in capsys.readouterr().out
     with pytest.raises(UnsupportedError, match="part 'reference' runs on reference"):
         exe.export(tmp_path / "both.so")
 
