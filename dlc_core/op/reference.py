@@ -287,7 +287,9 @@ def _bind(type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError
             if dim.bounds is not None and not dim.bounds.admits(size):
                 raise dim.bounds.violation(dim.name, size)
             env[dim] = size
-    _solve_formulas(type_, array, env)
+    for dim, size in zip(type_.shape, array.shape, strict=True):
+        if isinstance(dim, Expr) and not isinstance(dim, Var):
+            solve_formula(dim, size, env)
     if error is not UsageError:
         _check_dims(type_, array, env, what, error)
     with np.errstate(all="ignore"):
@@ -306,16 +308,14 @@ def _check_dtype(type_: TensorType, array: NDArray, what: str, error: type[DlcEr
         )
 
 
-def _solve_formulas(type_: TensorType, array: NDArray, env: Symbols) -> None:
+def solve_formula(dim: Expr, size: int, env: Symbols) -> None:
     """Bind the one unknown symbol of a dim that is a formula, such as n + 1, if the size determines it."""
-    for dim, size in zip(type_.shape, array.shape, strict=True):
-        if isinstance(dim, Expr) and not isinstance(dim, Var):
-            unknown = [v for v in free_vars(dim) if v not in env]
-            if len(unknown) == 1:
-                known = {v: const(env[v]) for v in free_vars(dim) if v in env}
-                solved = solve_dim(substitute(dim, known), size, unknown[0])
-                if solved is not None:
-                    env[unknown[0]] = solved
+    unknown = [var for var in free_vars(dim) if var not in env]
+    if len(unknown) == 1:
+        known = {var: const(env[var]) for var in free_vars(dim) if var in env}
+        solved = solve_dim(substitute(dim, known), size, unknown[0])
+        if solved is not None:
+            env[unknown[0]] = solved
 
 
 def _check_dims(type_: Type, value: Value, env: Symbols, what: str, error: type[DlcError]) -> None:

@@ -32,17 +32,18 @@ class ProgramInterface:
 
 
 def interface_of(func: PrimFunc) -> ProgramInterface:
-    """The parameters of a program by role.
+    """The parameters of a program by role. Workspaces, which a schedule may add after the results, have none.
 
     Raises UsageError if the program writes no parameter, or if a result comes before an input.
     """
+    buffers = func.buffers[: len(func.buffers) - func.attrs.get("workspaces", 0)]
     written = set(buffers_written(func.body))
-    inputs = tuple(b for b in func.buffers if b not in written)
-    results = func.buffers[len(inputs) :]
+    inputs = tuple(b for b in buffers if b not in written)
+    results = buffers[len(inputs) :]
     if not results:
         raise UsageError(f"program {func.name!r} writes none of its buffers")
     if any(b not in written for b in results):
-        names = ", ".join(b.name for b in func.buffers if b in written)
+        names = ", ".join(b.name for b in buffers if b in written)
         raise UsageError(
             f"the buffers that {func.name!r} writes do not come last", details=[f"it writes {names}"]
         )

@@ -19,6 +19,7 @@ from dlc_core.op.lookup import registered_ops
 from dlc_core.op.std.control import call_types
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.graph.resolve_calls import calls_by_name
+from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.interface import is_scheduled
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import find_problems
@@ -73,7 +74,18 @@ def _check_use(n: Node, decl: OpDecl) -> None:
 
 
 def check_program(func: PrimFunc) -> None:
-    """Check a tensor program that a user made. Raises VerifyError for violated rules of the verifiers."""
+    """Check a tensor program that a user made.
+
+    Raises VerifyError for violated rules of the verifiers, and UsageError for a schedule that requires a
+    parameter in another layout.
+    """
+    repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
+    if repacked:
+        raise UsageError(
+            f"the schedule of {func.name!r} requires {', '.join(repacked)} in another layout",
+            why="only constants of a model are rearranged before a call",
+            hint="cache_read the parameter, and transform the layout of the copy",
+        )
     problems = [problem.message for problem in find_problems(func)]
     if not is_scheduled(func):
         problems += [message for message, _ in race_problems(func)]

@@ -19,11 +19,10 @@ from dlc_core.passes.graph.check_module import check_program
 from dlc_core.passes.lower.describe import ARGUMENTS
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.schedule import Schedule, StagedSchedule
-from dlc_core.schedule.layout import REPACK
 from dlc_core.te.divide import Part, divide
 from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.functor import buffers_written
-from dlc_core.tir.interface import is_scheduled
+from dlc_core.tir.interface import interface_of, is_scheduled
 from dlc_core.tir.stmt import PrimFunc
 
 ENTRY, KERNEL = "main", "kernel"
@@ -170,26 +169,9 @@ def _scheduled(func: PrimFunc) -> PrimFunc:
 
 def _caller(func: PrimFunc, order: Sequence[Buffer] | None = None) -> Function:
     """Make a graph that calls a program on its inputs. `order` has its buffers as the user listed them."""
-    repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
-    if repacked:
-        raise UsageError(
-            f"the schedule of {func.name!r} requires {', '.join(repacked)} in another layout",
-            why="only constants of a model are rearranged before a call",
-            hint="cache_read the parameter, and transform the layout of the copy",
-        )
-    buffers = list(func.buffers)
-    workspaces = buffers[len(buffers) - func.attrs.get("workspaces", 0) :]
-    buffers = buffers[: len(buffers) - len(workspaces)]
-    written = set(buffers_written(func.body))
-    inputs = [b for b in buffers if b not in written]
-    outputs = buffers[len(inputs) :]
-    if not outputs:
-        raise UsageError(f"program {func.name!r} writes none of its buffers")
-    if any(b in written for b in buffers[: len(inputs)]):
-        names = ", ".join(b.name for b in buffers if b in written)
-        raise UsageError(
-            f"the buffers that {func.name!r} writes do not come last", details=[f"it writes {names}"]
-        )
+    formal = interface_of(func)
+    inputs, outputs = formal.inputs, formal.results
+    buffers = (*inputs, *outputs)
     known = free_vars(*(dim for b in inputs for dim in b.shape))
     unbound = [v.name for v in func.scalars if v not in known]
     if unbound:

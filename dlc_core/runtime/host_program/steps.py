@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.arith import solve_dim
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import CONDITIONS, dims_required_by
@@ -35,12 +34,12 @@ from dlc_core.graph.node import (
     post_order,
 )
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
-from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
+from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.plan import without_plan
 from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.depth import nested_call
-from dlc_core.op.reference import apply, evaluate, evaluate_dim
+from dlc_core.op.reference import apply, evaluate, evaluate_dim, solve_formula
 from dlc_core.runtime.host_program.resident import to_host, to_resident
 
 Run = Callable[[str, list[Any], int], list[Any]]
@@ -242,7 +241,7 @@ class Steps:
                 if isinstance(dim, Var):
                     dims[dim] = size
         for position, axis, formula in self._param_formulas:
-            _solve(formula, arrays[position].shape[axis], dims)
+            solve_formula(formula, arrays[position].shape[axis], dims)
         check_conditions(self._conditions, dims, evaluate_dim)
         for step, slot, dead, n in self._steps:
             try:
@@ -360,16 +359,6 @@ def _new_dims(n: Node) -> list[Var]:
         return fresh_dims(n)
     given = {var for arg in n.args for var in symbols_of(arg.type)}
     return [var for var in symbols_of(n.type) if var not in given]
-
-
-def _solve(dim: Expr, size: int, dims: Symbols) -> None:
-    """Record the one unknown symbol of a dim, if the dim's size determines it."""
-    unknown = [var for var in free_vars(dim) if var not in dims]
-    if len(unknown) == 1:
-        known = {var: const(dims[var]) for var in free_vars(dim) if var in dims}
-        solved = solve_dim(substitute(dim, known), size, unknown[0])
-        if solved is not None:
-            dims[unknown[0]] = solved
 
 
 def _dim_sources(type_: Type, unknown: Sequence[Var]) -> list[tuple[Var, int, int]]:
