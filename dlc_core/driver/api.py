@@ -29,6 +29,7 @@ from dlc_core.support.lazy import lazy
 from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
+    import dlc_core.graph.node as nodes
     from dlc_core import passes, schedule
     from dlc_core.driver import functions, job, stages
     from dlc_core.graph import bind
@@ -39,6 +40,7 @@ else:
     bind = lazy("dlc_core.graph.bind")
     functions = lazy("dlc_core.driver.functions")
     job = lazy("dlc_core.driver.job")
+    nodes = lazy("dlc_core.graph.node")
     passes = lazy("dlc_core.passes")
     schedule = lazy("dlc_core.schedule")
     single = lazy("dlc_core.passes.lower.single")
@@ -87,7 +89,8 @@ def compile(  # noqa: A001  (the public name)
     watchers: Sequence[Any] = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Executable:
-    """Compile a model (a path, bytes, a frontend's form or an IRModule) for a target; None is this machine.
+    """Compile a model for a target; None is this machine. The model is a path, bytes, a frontend's form, an
+    IRModule or a graph Function.
 
     `targets`: compile for several targets.  Each operation goes to the first target that takes it; the last
     target takes the rest.  `place` assigns operations by op (`{"conv": "KIND"}`), by pattern
@@ -211,7 +214,7 @@ def _is_cacheable(model: Any, request: CompileRequest) -> bool:
     """Whether the cache is enabled, and a hit would have the same effects as a compile."""
     enabled = request.cache
     if enabled is None:
-        enabled = settings.cache and not isinstance(model, IRModule)
+        enabled = settings.cache and not isinstance(model, (IRModule, nodes.Function))
     pass_context = request.pass_context
     observed = request.watchers or request.importers or request.taps
     # A tuner's records may have changed since a result was cached.  Rules have no stable names.

@@ -1,6 +1,7 @@
-"""Calls in graph functions whose arguments are not those of an op: `G.call_tir`, `G.call_te`,
+"""Calls in graph functions whose arguments are not those of an op: `G.call_tir`, `G.call_te`, `G.call_dps`,
 `G.match_cast`, and calls of the module's functions by name.
 
+    f = G.call_dps("vendor.gemm", (x, y))                        # a foreign function
     y = G.call_tir(scale, (x,), G.Tensor((4, 8), "float32"))     # a tensor program of the module, or captured
     z = G.call_te(te_function, x, y)                             # a captured Python function over te tensors
     m = G.match_cast(x, G.Tensor(("n", 4), "float32"))           # x with a more specific shape, checked
@@ -13,7 +14,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.graph.node import CALL_PRIM, Function, Node, node
+from dlc_core.graph.node import CALL_PRIM, Function, Node, Op, node
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.source import Source, dotted, short, suggestion
@@ -31,6 +32,8 @@ else:
 OUT = ("out", "out_type", "out_sinfo", "out_ty")
 """The keywords for the type of a call's result."""
 Operand = Callable[[ast.expr], Node]
+Make = Callable[[Op, tuple[Node, ...], Mapping[str, Any]], Node]
+"""Builds a node by inference, if the text does not give its type."""
 
 
 class Callees:
@@ -129,6 +132,18 @@ class GraphCalls:
             self.source.fail(call, f"{name or 'the first argument'} is no captured function", hint)
         args, word = self._arguments(call, call.args[1:])
         made = programs.call_te(function, *args, name=name)
+        self._check_out(call, made.type, self._out(word, call, type_))
+        return made
+
+    def call_dps(self, call: ast.Call, type_: Type | None, make: Make, op: Op) -> Node:
+        """`G.call_dps("name", (x, …), type)`: a foreign function, which writes results that the caller
+        allocates.
+        """
+        name = self.literals.value(call.args[0])
+        args, word = self._arguments(call, call.args[1:])
+        given = {k.arg: self.literals.value(k.value) for k in call.keywords if k.arg and k.arg not in OUT}
+        with self.source.at(call):
+            made = make(op, tuple(args), {**given, "function": name})
         self._check_out(call, made.type, self._out(word, call, type_))
         return made
 
@@ -232,4 +247,4 @@ def _bind_new_dims(type_: ast.expr, value: Node, symbols: dict[str, Any]) -> Non
             symbols.setdefault(text.value, size)
 
 
-__all__ = ["Callees", "GraphCalls"]
+__all__ = ["Callees", "GraphCalls", "Make"]

@@ -7,7 +7,7 @@ names, except those of its `G.output(…)`, are not visible after it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from dlc_core.graph.node import (
@@ -27,15 +27,12 @@ from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.script.call_parser import CallParser
-from dlc_core.script.graph_calls import Callees, GraphCalls
+from dlc_core.script.graph_calls import Callees, GraphCalls, Make
 from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.op_names import with_defaults
 from dlc_core.script.source import Source, short, suggestion
 from dlc_core.script.tir_parser import TirParser
 from dlc_core.tir.stmt import PrimFunc
-
-Make = Callable[[Op, tuple[Node, ...], Mapping[str, Any]], Node]
-"""Builds a node by inference, if the text does not give its type."""
 
 
 class OpLookup(Protocol):
@@ -256,6 +253,8 @@ class GraphParser:
             return node(CALL, args, {"function": function}, function.body.type if type_ is None else type_)
         if head == "G.match_cast" and len(operands) == 2:
             return calls.match_cast(value, self.symbols)
+        if head == "G.call_dps" and operands and isinstance(operands[0], ast.Constant):
+            return calls.call_dps(value, type_, self.make, self.op("call_dps", value))
         if head == "G.call_te":
             return calls.call_te(value, type_)
         if head == "G.call_tir" and not any(k.arg == "program" for k in value.keywords):

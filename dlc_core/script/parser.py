@@ -13,8 +13,8 @@ from dlc_core.diag import DlcError, ScriptError
 from dlc_core.graph.node import Function, Op
 from dlc_core.ir.module import IRModule
 from dlc_core.script.call_parser import CallParser
-from dlc_core.script.graph_calls import Callees
-from dlc_core.script.graph_parser import GraphParser, Make, OpLookup, definition
+from dlc_core.script.graph_calls import Callees, Make
+from dlc_core.script.graph_parser import GraphParser, OpLookup, definition
 from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.op_names import OpNames, inferred
 from dlc_core.script.source import Source, short, suggestion

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.diag import ArtifactError, TypeInferenceError, UsageError
+from dlc_core.diag import ArtifactError, ScriptError, TypeInferenceError, UsageError
 from dlc_core.foreign import ForeignFunction, PythonCallable, unregister_foreign
 from dlc_core.graph import Function, Node, constant, get_item, make_tuple, param
 from dlc_core.ir.expr import Var
@@ -150,6 +150,13 @@ def test_text_and_pinned_shapes() -> None:
     module, expected = network(Var("rows"))
     assert 'function="test.gemm"' in script(module)
     assert script(parse(*to_script(module))) == script(module)
+    short = """@G.function
+def main(a: G.Tensor(("m", "k"), "float32"), b: G.Tensor(("k", "n"), "float32")):
+    return G.call_dps("test.gemm", (a, b), out=G.Tensor(("m", "n"), "float32"))
+"""
+    assert parse(short).body.attrs["function"] == "test.gemm"
+    with pytest.raises(ScriptError, match="not int8"):
+        parse(short.replace('("m", "n"), "float32"', '("m", "n"), "int8"'))
     exe = dlc.compile(module, "reference", shapes={"rows": 3})
     np.testing.assert_allclose(exe(X), expected(X), rtol=1e-5)
 

@@ -408,3 +408,8 @@ def test_a_call_of_nothing_is_refused_by_the_compiler():
     wrong = Function("main", (x,), std.neg(node(CALL_PRIM, (x,), {"symbol": "scale"}, tensor_type((4, 9)))))
     with pytest.raises(UsageError, match="is recorded as float32"):
         dlc.compile(IRModule({"main": wrong, "scale": Mixed["scale"]}), target="llvm")
+
+
+def test_a_function_is_compiled_with_the_cache_enabled(tmp_path):
+    with config.override(cache=True, cache_dir=tmp_path):
+        np.testing.assert_array_equal(dlc.compile(Mixed["helper"], "reference")(X), np.tanh(X))
