@@ -265,6 +265,8 @@ def build(
     The executable takes the buffers that the program only reads and returns those that it writes, each in
     the order of the parameters.  Written buffers of a PrimFunc come last.  The shapes of the inputs bind
     symbolic dims. A call may also pass arrays for all buffers, in the order of the parameters.
+    Programs must write a buffer before they read it: what it held before the call is undefined, also in such
+    an array.
 
     Functions of a module are called by name, `exe["add"](a, b)`; `exe(...)` calls the first one. A mapping
     from targets to functions, `build({"KIND": [f, g], "KIND2": h})`, makes one executable whose functions run
