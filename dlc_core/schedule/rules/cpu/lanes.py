@@ -276,7 +276,7 @@ def _points(block: Block, extent: Expr) -> int:
     count, steps = const_value(extent), 1
     for axis in reduced(block):
         steps *= extent_of(axis) or WINDOWS.unrolled_steps
-    if not isinstance(count, int) or not isinstance(block.body, Store):
+    if not isinstance(count, int) or not isinstance(block.body, Store) or len(spatial(block)) < 2:
         return 1
     points = min(WINDOWS.points, count)
     row = spatial(block)[-2].var

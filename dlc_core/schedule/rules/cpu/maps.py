@@ -77,6 +77,8 @@ def schedule_map(schedule: Schedule, handle: BlockRV, machine: Machine) -> None:
     if not isinstance(block.body, Store) or not block.axes:
         return
     loops = schedule.get_loops(handle)
+    if not loops:  # all axes have one element
+        return
     if _schedule_transposed(schedule, block, loops, machine):
         return
     registers = _registers_per_value(block, machine)
