@@ -222,7 +222,10 @@ class TileNest:
             within.append(member)
         s.reorder(*reduction, *spatial, *within)
         if self.dot is None:
-            self._fill_vectors(spatial[self._position(self.found.n)])
+            position = self._position(self.found.n)
+            if position >= len(spatial):
+                raise ScheduleError(f"the axis {self.found.n.var.name!r} of the contraction has no loop")
+            self._fill_vectors(spatial[position])
         if self.packed is not None:
             prefetch_panel(s, self.plan.prefetch, self.packed.name, reduction, names)
         single = names.row is None or const_value(s.extent(names.row)) == 1
