@@ -85,7 +85,7 @@ class ForeignFunction:
     All other functions are statements, which run in the order of the program.
 
     `thread_safe`: several threads may run it at once. Otherwise calls of dlc never overlap, and loops around
-    it run serially. Loops around a Python callable run serially in any case.
+    it run serially. Loops around a function that has a Python callable run serially in any case.
 
     Raises UsageError for a declaration that contradicts itself.
     """
@@ -122,8 +122,8 @@ class ForeignFunction:
     @property
     def serial(self) -> bool:
         """Whether loops around a call must run serially."""
-        hosted = [one for one in self.implementations if not isinstance(one, Source)]
-        return not self.thread_safe or (bool(hosted) and isinstance(hosted[0], PythonCallable))
+        # A callable may also serve if a symbol listed before it is missing.
+        return not self.thread_safe or any(isinstance(one, PythonCallable) for one in self.implementations)
 
     def _check_sizes(self, what: str) -> None:
         """Raise UsageError unless the shapes of all arrays follow from values, as Python functions need."""

@@ -4,7 +4,7 @@
     addresses(metadata)              those of the functions that an artefact needs, by symbol
     guarded_call(call, metadata)     the call of an entry point that raises the errors of callbacks
     hosted(function)                 a Python function over flat arrays and numbers
-    Externs()                        all of these, as the interpreter takes them
+    Externs()                        all foreign functions by name, for the interpreter
 
 Libraries are loaded, and Python callables become C functions, when code that needs them is loaded.
 """

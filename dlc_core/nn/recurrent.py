@@ -22,7 +22,7 @@ Step = Callable[[Tensor, Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
 def lstm_step(given: Tensor, recurrent: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The new hidden state and memory; gates are in, forget, cell, out (Hochreiter and Schmidhuber, 1997)."""
+    """The new hidden and cell state; gates: input, forget, cell, output (Hochreiter, Schmidhuber, 1997)."""
     into, forget, cell, out = _gates(given + recurrent, 4)
     memory = sigmoid(forget) * state[1] + sigmoid(into) * tanh(cell)
     return sigmoid(out) * tanh(memory), memory

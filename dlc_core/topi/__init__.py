@@ -4,9 +4,10 @@
     y = topi.nn.softmax(topi.nn.relu(topi.nn.dense(x, w)))
     exe = dlc.build([x, w, y])
 
-The functions are those of the op declarations, of plugins too: `dir(topi)` lists them, and `help(topi.conv)`
-has the parameters. They take te tensors and numbers, broadcast as NumPy does, and return tensors whose stages
-can be scheduled (`dlc.create_schedule`). A composite is computed by the ops of its body.
+There is a function for each declared op, those of plugins included: `dir(topi)` lists them, and
+`help(topi.conv)` has the parameters. They take te tensors and numbers, broadcast as NumPy does, and return
+tensors whose stages can be scheduled (`dlc.create_schedule`). A composite is computed by the ops of its
+body.
 
 `topi.nn`, `topi.reduce` and `topi.image` have functions by the names and parameters of TVM's topi, and so has
 `topi` itself: `topi.subtract`, `topi.sum(x, axis=1)`, `topi.concatenate`, `topi.nn.conv2d`.

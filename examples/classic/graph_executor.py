@@ -10,7 +10,7 @@ from dlc_core.testing.networks import mlp
 
 exe = dlc.compile(mlp(), target="llvm")
 with tempfile.TemporaryDirectory() as folder:
-    exe.save(Path(folder, "model.dlc"))  # also an .so: exe.export("model.so")
+    exe.save(Path(folder, "model.dlc"))  # or exe.export("model.so"), opened by dlc.load_library
     m = dlc.open(Path(folder, "model.dlc"))
 
 (name, *_), shape = (value.name for value in m.signature.inputs), m.signature.inputs[0].type.static_shape()

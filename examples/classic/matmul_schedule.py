@@ -15,7 +15,6 @@ k = te.reduce_axis((0, K), "k")
 A, B = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B")
 C = te.compute((M, N), lambda m, n: te.sum(A[m, k] * B[k, n], axis=k), name="C")
 PACKED = te.compute((N // BLOCK, K, BLOCK), lambda block, k, n: B[k, block * BLOCK + n], name="packedB")
-D = te.compute((N // BLOCK, K, BLOCK), lambda bigN, k, littleN: B[k, bigN * BLOCK + littleN], name="packedB")
 D = te.compute((M, N), lambda m, n: te.sum(A[m, k] * PACKED[n // BLOCK, k, n % BLOCK], axis=k), name="C")
 
 

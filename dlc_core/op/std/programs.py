@@ -1,10 +1,10 @@
 """`call_tir`: a tensor program (PrimFunc) as an op of the graph.
 
-    y = call_tir(x, program=scale)          the results of scale(x, y)
+    call_tir(x){program=scale}          the results of scale(x, y); in Python call_tir(scale, x)
 
 The program is part of the node. Its inputs are the node's arguments, and the buffers that it writes are the
-results. A call of a program by its name in the module is the structural node `call_prim`; the pass
-`resolve_calls` turns it into this op, so that passes know its types and may fuse it.
+results. A call of a program by its name in the module is the structural node `call_prim`. The pass
+`resolve_calls` turns most of these into this op, so that passes know its types and may fuse it.
 """
 
 from __future__ import annotations

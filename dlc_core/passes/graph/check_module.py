@@ -1,7 +1,7 @@
 """Checks of a module that a user made, before a compile.
 
-Errors in it would otherwise appear as defects of the first pass that meets them. Types of ops are checked by
-the pass `infer`.
+Without these checks, a user's mistake would be reported as a defect of the first pass that meets it. Calls by
+name are checked here, the types of op nodes later by the pass `infer`.
 """
 
 from __future__ import annotations

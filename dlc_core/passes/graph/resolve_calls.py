@@ -8,9 +8,9 @@ Law: the module computes the same values.
 A tensor program as an op takes part in type inference, in placement and in fusion. A function that does
 nothing but call one program keeps the call by name, so that the kernel keeps the program's name.
 
-Graph functions that call themselves, directly or through others, cannot be inlined: a host program runs them
-(`lower/host.py`). The option `keep`, the setting `keep_functions` and the function attribute `inline = False`
-do the same for others. A host program cannot be exported as a library.
+Recursive graph functions are not inlined: a host program calls them (`lower/host.py`). The option `keep`, the
+setting `keep_functions` and the function attribute `inline = False` keep other functions in the same way. A
+host program cannot be exported as a library.
 """
 
 from __future__ import annotations
