@@ -42,8 +42,7 @@ class KernelRunner:
     def __call__(self, symbol: str, args: Sequence[Array], dims: Sequence[int], type_: Type) -> Value:
         func: PrimFunc | Function = self._module[symbol]
         if isinstance(func, Function):
-            with nested_call(symbol):
-                return evaluate(func, args, call_prim=self)
+            return nested_call(symbol, lambda: evaluate(func, args, call_prim=self))
         checked = parameters_of(func) is not None
         if not checked and len(dims) < len(func.scalars):  # a call before `resolve_calls`
             given_types = [tensor_type(a.shape, b.dtype) for a, b in zip(args, func.buffers)]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -145,6 +147,20 @@ def test_recursion(target, tmp_path):
         exe(np.array(2000))
     exe.save(tmp_path / "m.dlc")
     assert dlc.open(tmp_path / "m.dlc")(np.array(5)) == 121
+
+
+def test_recursion_leaves_the_limits_of_python_alone():
+    """A deep recursion succeeds where a part of the frames is taken."""
+    exe = dlc.compile(Recursive, target="llvm")
+    before = sys.getrecursionlimit()
+
+    def deep(frames):
+        return exe(np.array(150)) if frames == 0 else deep(frames - 1)
+
+    with config.override(max_call_depth=2000):
+        exe(np.array(1999))
+        deep(300)
+    assert sys.getrecursionlimit() == before
 
 
 def test_recursion_reads_back():

@@ -300,8 +300,7 @@ class Steps:
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
             if symbol not in functions:
                 functions[symbol] = Steps(made[symbol], self._run, self._segments, self._devices, made)
-            with nested_call(symbol):
-                return functions[symbol]([values[i] for i in slots], threads)
+            return nested_call(symbol, lambda: functions[symbol]([values[i] for i in slots], threads))
 
         return step
 
