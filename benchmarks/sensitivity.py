@@ -25,6 +25,7 @@ import dlc_core as dlc
 from benchmarks.peers import OURS
 from benchmarks.programs import Program, corpus
 from benchmarks.report import head, machine, print_table
+from dlc_core.config import config
 from dlc_core.diag import UsageError, similar
 from dlc_core.driver import context_for
 from dlc_core.driver.stages import lower
@@ -205,12 +206,11 @@ class Versions:
 
     def _bound(self, values: Mapping[str, Any]) -> Callable[[], object]:
         """A call of newly compiled code; all versions share the memory of inputs and outputs."""
-        with overridden(values):
+        with overridden(values), config.override(compile_processes=1):
             exe = dlc.compile(
                 self.program.module(),
                 self.target,
                 precision=self.precision,
-                config={"processes": 1},
                 cache=False,
             )
         if not self._outputs:

@@ -51,7 +51,7 @@ def solve_dims(pairs: Iterable[tuple[Expr, Expr]]) -> dict[Var, Expr]:
 
     >>> n, m = Var("n"), Var("m")
     >>> {v.name: str(e) for v, e in solve_dims([(n * 2, m), (m, n + 1)]).items()}
-    {'m': 'n + 1', 'n': 'm // 2'}
+    {'n': 'm // 2', 'm': 'n + 1'}
     """
     given = list(pairs)
     # In a recursive call the formal dims may also occur in the sizes.

@@ -17,8 +17,10 @@ def find(module: str, name: str, aliases: Mapping[str, Alias]) -> Callable[..., 
 
     Raises AttributeError, with similar names, if there is none, and with the reason if te cannot express it.
     """
+    if name.startswith("__"):  # tools ask any module for such names; they must not load the ops
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
     alias = aliases.get(name, Alias(name))
-    decl = None if name.startswith("__") else registry().ops.get(alias.op)
+    decl = registry().ops.get(alias.op)
     if decl is None:
         near = similar(name, names(aliases), 3)
         suggestion = f"; similar: {', '.join(near)}" if near else ""

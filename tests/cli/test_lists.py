@@ -19,7 +19,9 @@ def test_ops_come_from_their_declarations(dlc, dlc_json):
     assert "groups=1" in records["conv"]["attributes"]
     assert records["softmax"]["runs"] == "native"
     assert records["add"]["dtypes"] == ["numbers"]
-    assert all(record["samples"] for record in records.values() if record["plugin"] == "core")
+    own = {name: record for name, record in records.items() if record["plugin"] == "core"}
+    # A call of a foreign function needs one that is registered; tests/foreign has them.
+    assert {name for name, record in own.items() if not record["samples"]} == {"call_dps", "call_dps_on_host"}
     assert [record["op"] for record in dlc_json("ops", "relu", "conv")] == ["relu", "conv"]
     assert "there is no op 'convv'" in _error(dlc, "ops", "convv")
 

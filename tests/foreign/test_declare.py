@@ -102,7 +102,8 @@ def test_loops_around_python_and_unsafe_functions_are_serial() -> None:
     assert ForeignFunction("f", "()", [python, HYPOT]).serial
     assert ForeignFunction("f", "()", [text, python]).serial
     assert ForeignFunction("f", "()", [HYPOT], thread_safe=False).serial
-    assert not ForeignFunction("f", "()", [HYPOT, python]).serial
+    assert ForeignFunction("f", "()", [HYPOT, python]).serial
+    assert not ForeignFunction("f", "()", [HYPOT]).serial
     assert not ForeignFunction("f", "()", [text]).serial
 
 

@@ -17,7 +17,8 @@ from dlc_core.plugin.registry import registry
 from dlc_core.testing.cases import difference, outputs_of, tolerances_of
 from dlc_core.topi.apply import computable
 
-OPS = {name: decl for name, decl in registry().ops.items() if computable(decl)}
+# The ops without samples call foreign functions; tests/foreign has them.
+OPS = {name: decl for name, decl in registry().ops.items() if computable(decl) and decl.samples}
 
 
 def reference(decl: OpDecl, sample, arrays):
