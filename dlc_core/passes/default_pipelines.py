@@ -31,6 +31,8 @@ GRAPH = (
     "recompose",
     "attention",
     "expand_composites",
+    # Composites are expanded: results whose sizes are data are slices of bounded ones.
+    "bound_results",
     # Batch norms become scales and shifts.  Rules move these next to the weights, which absorb them.
     "fold_batch_norm",
     "simplify",

@@ -3,6 +3,7 @@
 from dlc_core.passes.graph.align_channels import AlignChannels
 from dlc_core.passes.graph.arrange_resizes import RULES as RESIZE_RULES
 from dlc_core.passes.graph.arrange_resizes import ArrangeResizes
+from dlc_core.passes.graph.bound_results import BoundResults
 from dlc_core.passes.graph.constant_state import ConstantState
 from dlc_core.passes.graph.convert_layout import ConvertLayout
 from dlc_core.passes.graph.cse import CommonSubexpressions
@@ -46,6 +47,7 @@ PASSES = (
     LimitNms,
     Recompose,
     ExpandComposites,
+    BoundResults,
     FoldBatchNorm,
     FoldScaleAxis,
     Partition,
@@ -69,6 +71,7 @@ __all__ = [
     "RULES",
     "AlignChannels",
     "ArrangeResizes",
+    "BoundResults",
     "CanonicalCasts",
     "CommonSubexpressions",
     "ConstantState",

@@ -139,13 +139,17 @@ def check_exportable(model: CompiledModel) -> None:
         )
     if model.program is not None:
         host = model.about.get("host", ())
+        sized = host and all(each["op"] == "first_of" for each in host) and not model.regions
         raise UnsupportedError(
             "parts of this model run on the host, in Python",
             details=[
                 *(f"{each['op']} ({', '.join(each['nodes'])}): {each['why']}" for each in host),
                 *(f"{name} runs on {region.target}" for name, region in model.regions.items()),
             ],
-            hint=f"{SAVE_HINT}; to export, end the model before these nodes, or"
+            hint="compile with config={'bounded_results': True}: such results become buffers of their largest"
+            " size, and the numbers of their elements further results"
+            if sized
+            else f"{SAVE_HINT}; to export, end the model before these nodes, or"
             " have sizes that depend on the inputs' shapes and elements",
         )
     if model.signature.donated:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
+from dlc_core.diag import UnsupportedError
 from dlc_core.graph import Function, param
-from dlc_core.graph.node import constant
+from dlc_core.graph.node import constant, make_tuple
 from dlc_core.ir.expr import Var, const, minimum
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -122,3 +123,77 @@ def test_a_dim_that_a_clamped_size_does_not_determine_is_still_computed():
     for share in (0.2, 0.9):
         given = [rng.standard_normal((20, 4)).astype(np.float32), rng.random(20) < share]
         np.testing.assert_allclose(exe(*given), evaluate(module["main"], given), rtol=1e-5)
+
+
+BOUNDED = {"bounded_results": True}
+
+
+def cut(whole, count, axis=0):
+    return np.take(whole, range(int(count[0])), axis)
+
+
+def largest(x):
+    """Nonzero elements, transposed, with the rows that they select."""
+    found = std.transpose(std.nonzero(x, count=Var("n")), axes=(1, 0))
+    return std.cast(found, to="int32"), std.neg(x)
+
+
+def test_nonzero_is_exported_with_its_number(tmp_path):
+    x = param("x", tensor_type((4, 5)))
+    module = IRModule.of(Function("main", (x,), make_tuple(largest(x))))
+    with pytest.raises(UnsupportedError, match="on the host") as error:
+        dlc.compile(module, "llvm").export(tmp_path / "m.so")
+    assert "bounded_results" in str(error.value)
+    value = np.random.default_rng(0).standard_normal((4, 5)).astype("f4").clip(0)
+    for target, name in (("llvm", "m.so"), ("c", "m.c")):
+        exe = dlc.compile(module, target, config=BOUNDED)
+        assert [str(o) for o in exe.outputs][2] == "output0_count: int64[1]"
+        assert not exe.about.get("host")
+        whole, negated, count = exe(value)
+        assert whole.shape == (20, 2)
+        np.testing.assert_array_equal(cut(whole, count), np.argwhere(value))
+        np.testing.assert_array_equal(negated, -value)
+        assert (tmp_path / name) in exe.export(tmp_path / name)
+    opened = dlc.load_library(tmp_path / "m.so")
+    np.testing.assert_array_equal(cut(opened(value)[0], opened(value)[2]), np.argwhere(value))
+
+
+def test_boxes_that_are_kept_are_exported(tmp_path):
+    """The end of a detector: boxes, gathered by the indices of a suppression."""
+    boxes, scores = param("boxes", tensor_type((1, 30, 4))), param("scores", tensor_type((1, 2, 30)))
+    limits = constant([10], "int64"), constant([0.5], "float32"), constant([0.1], "float32")
+    kept = std.non_max_suppression(boxes, scores, *limits, count=Var("kept"))
+    rows = std.squeeze(std.gather(kept, constant([2], "int64"), axis=1), axes=(1,))
+    picked = std.gather(std.squeeze(boxes, axes=(0,)), rows, axis=0)
+    module = IRModule.of(Function("main", (boxes, scores), make_tuple((kept, picked))))
+    exe = dlc.compile(module, "llvm", config=BOUNDED)
+    rng = np.random.default_rng(1)
+    given = rng.random((1, 30, 4), np.float32), rng.random((1, 2, 30), np.float32)
+    want_kept, want_picked = evaluate(module["main"], list(given))
+    exe.export(tmp_path / "m.so")
+    for run in (exe, dlc.load_library(tmp_path / "m.so")):
+        found, selected, count = run(*given)
+        np.testing.assert_array_equal(cut(found, count), want_kept)
+        np.testing.assert_array_equal(cut(selected, count), want_picked)
+
+
+def test_unique_is_exported(tmp_path):
+    x = param("x", tensor_type((12,), "int64"))
+    made = std.unique(x, count=Var("u"))
+    module = IRModule.of(Function("main", (x,), made))
+    exe = dlc.compile(module, "llvm", config=BOUNDED)
+    exe.export(tmp_path / "m.so")
+    value = np.random.default_rng(2).integers(0, 5, 12)
+    expected = evaluate(module["main"], [value])
+    *found, count = exe(value)
+    for whole, want in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(whole if len(want) == 12 else cut(whole, count), want)
+
+
+def test_other_uses_stay_on_the_host():
+    x = param("x", tensor_type((6,)))
+    found = std.nonzero(x, count=Var("n"))
+    module = IRModule.of(Function("main", (x,), std.reduce_sum(found, axes=(1,))))
+    exe = dlc.compile(module, "llvm", config=BOUNDED)
+    assert exe.about["host"]
+    np.testing.assert_array_equal(exe(np.array([0, 1, 0, 1, 1, 0], "f4")), [1 + 3 + 4])
