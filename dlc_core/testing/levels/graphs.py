@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from dlc_core import driver
 from dlc_core.driver import find_target
@@ -108,19 +109,23 @@ class GraphsLevel(Level):
 
     @pytest.mark.slow
     def test_shrinking(self, target: Target) -> None:
-        """Search for failing graphs by Hypothesis, which shrinks them."""
+        """Search for failing graphs, and modules that they are divided into, by Hypothesis, which shrinks
+        them.
+        """
 
         @hypothesis_settings(
             max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
         )
-        @given(graphs())
-        def search(graph: RandomGraph) -> None:
-            case = graph_case(graph, "graphs/drawn")
-            for level in (3, 0):
-                for outcome in run_cases([case], target, opt_level=level):
-                    assert outcome.status != FAILED, (
-                        f"{outcome.why}\nopt_level={level}\n{script(case.module)}"
-                    )
+        @given(graphs(), st.integers(0, 1 << 16))
+        def search(graph: RandomGraph, seed: int) -> None:
+            whole = graph_case(graph, "graphs/drawn")
+            divided = replace(whole, module=mixed_module(graph.function, random.Random(seed)))
+            for case in (whole, divided):
+                for level in (3, 0):
+                    for outcome in run_cases([case], target, opt_level=level):
+                        assert outcome.status != FAILED, (
+                            f"{outcome.why}\nopt_level={level}\n{script(case.module)}"
+                        )
 
         search()
 
