@@ -132,7 +132,7 @@ UNKNOWN_NAMES = {
     "a setting like no other": (
         {},
         {"config": {"xyz": 1}},
-        "there are check_bounds, check_indices, decisions",
+        "there are bounded_results, check_bounds, check_indices, decisions",
     ),
 }
 

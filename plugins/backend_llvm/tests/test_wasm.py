@@ -149,6 +149,7 @@ def in_node(path: Path, inputs: dict[str, Any], dims: dict[str, int]) -> list[An
 
 
 @needs_node
+@runs
 def test_node_runs_a_model_with_symbolic_dims(tmp_path: Path) -> None:
     rows, ops = Var("rows"), dlc.ops()
     x, y = param("x", tensor_type((rows, 4), "float32")), param("y", tensor_type((rows, 4), "float32"))
@@ -162,6 +163,7 @@ def test_node_runs_a_model_with_symbolic_dims(tmp_path: Path) -> None:
 
 
 @needs_node
+@runs
 def test_node_runs_a_model_of_integers(tmp_path: Path) -> None:
     x, y = param("x", tensor_type((5,), "int64")), param("y", tensor_type((5,), "int64"))
     exe = dlc.compile(IRModule({"main": Function("main", (x, y), dlc.ops()["mul"].build(x, y))}), "wasm32")
