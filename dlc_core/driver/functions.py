@@ -15,8 +15,9 @@ from dlc_core.diag import UsageError
 from dlc_core.driver.job import Job
 from dlc_core.driver.target_list import TargetLike, find_target
 from dlc_core.graph.extract import is_region
-from dlc_core.graph.node import CALL_PRIM, Function, functions_of, post_order
+from dlc_core.graph.node import Function
 from dlc_core.ir.module import IRModule
+from dlc_core.passes.graph.resolve_calls import called_symbols
 from dlc_core.passes.lower import single
 from dlc_core.runtime.artefact.compiled import ENTRIES, PART
 from dlc_core.runtime.executable import Executable
@@ -82,22 +83,7 @@ def _reached(name: str, callees: Mapping[str, Iterable[str]]) -> set[str]:
 
 def _callees(function: Any) -> Iterator[str]:
     """The names of the functions that a graph or a PrimFunc calls."""
-    return iter(called_kernels(function.body)) if isinstance(function, PrimFunc) else _called(function)
-
-
-def _called(graph: Function) -> Iterator[str]:
-    """The names of the functions that a graph calls, also in functions among its attributes."""
-    pending: list[Function] = [graph]
-    seen: set[int] = set()
-    while pending:
-        function = pending.pop()
-        if id(function) in seen:
-            continue
-        seen.add(id(function))
-        for one in post_order(function.body):
-            pending += functions_of(one)
-            if one.op is CALL_PRIM:
-                yield one.attrs["symbol"]
+    return iter(called_kernels(function.body)) if isinstance(function, PrimFunc) else called_symbols(function)
 
 
 def with_parts(first: Executable, name: str, parts: Sequence[tuple[str, str, Executable]]) -> Executable:

@@ -358,6 +358,19 @@ def post_order(*roots: Node) -> Iterator[Node]:
             stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
 
 
+def nodes_of(*functions: Function) -> Iterator[Node]:
+    """The nodes of functions and of all functions among their attributes. Each function is visited once."""
+    seen: set[int] = set()
+    pending = list(reversed(functions))
+    while pending:
+        function = pending.pop()
+        if id(function) not in seen:
+            seen.add(id(function))
+            for current in post_order(function.body):
+                pending.extend(functions_of(current))
+                yield current
+
+
 def context_of(function: Function) -> GraphContext | None:
     """The context of a function: that of its params, or that of its body if it has none."""
     return function.params[0].context if function.params else function.body.context

@@ -85,6 +85,18 @@ def symbols_of(type_: Type) -> list[Var]:
     return list(seen)
 
 
+def may_be_equal(a: Type, b: Type) -> bool:
+    """Whether two types have the same dtypes and ranks, and no different known sizes."""
+    if isinstance(a, TupleType) and isinstance(b, TupleType):
+        return len(a.fields) == len(b.fields) and all(map(may_be_equal, a.fields, b.fields))
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return False
+    if a.dtype is not b.dtype or a.ndim != b.ndim:
+        return False
+    pairs = zip(a.shape, b.shape, strict=True)
+    return all(x == y for x, y in pairs if isinstance(x, int) and isinstance(y, int))
+
+
 def static_bytes(*types: Type) -> int | None:
     """The bytes of values of these types. None if a shape is symbolic, and for texts."""
     total = 0

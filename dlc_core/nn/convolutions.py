@@ -11,10 +11,48 @@ from dlc_core.nn.module import Module, Parameter
 from dlc_core.nn.tensor import Tensor, call
 
 
-class _Convolution(Module):
-    """A convolution; `padding` are zeros on every side, or "same" for a result of the input's size."""
+class _Filtered(Module):
+    """The filters, the bias and the window of both kinds."""
 
     rank: ClassVar[int]
+
+    def _set_filters(
+        self,
+        channels: tuple[int, int],
+        kernel_size: Sizes,
+        stride: Sizes,
+        dilation: Sizes,
+        groups: int,
+        bias: bool,
+        dtype: str,
+        *,
+        transposed: bool = False,
+    ) -> None:
+        """`channels` are those of inputs and outputs."""
+        inputs, outputs = channels
+        if groups < 1 or inputs % groups or outputs % groups:
+            raise UsageError(f"{inputs} and {outputs} channels do not split into {groups} groups")
+        self.in_channels, self.out_channels, self.groups = inputs, outputs, groups
+        self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
+        self.stride, self.dilation = (sizes(v, self.rank, "the window") for v in (stride, dilation))
+        first, second = (inputs, outputs) if transposed else (outputs, inputs)
+        shape = (first, second // groups, *self.kernel_size)
+        bound = 1 / sqrt(max(1, prod(shape[1:])))
+        self.weight = Parameter(shape, dtype, bound)
+        self.bias = Parameter((outputs,), dtype, bound) if bias else None
+
+    def _operands(self, x: Tensor) -> tuple[Tensor | Parameter, ...]:
+        expect_spatial(x, self.rank, self.in_channels)
+        return (x, self.weight) if self.bias is None else (x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        )
+
+
+class _Convolution(_Filtered):
+    """A convolution; `padding` are zeros on every side, or "same" for a result of the input's size."""
 
     def __init__(
         self,
@@ -28,16 +66,9 @@ class _Convolution(Module):
         bias: bool = True,
         dtype: str = "float32",
     ) -> None:
-        _check_groups(in_channels, out_channels, groups)
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
-        self.stride, self.dilation = (sizes(v, self.rank, "the window") for v in (stride, dilation))
+        self._set_filters((in_channels, out_channels), kernel_size, stride, dilation, groups, bias, dtype)
         self.padding = padding if isinstance(padding, str) else sizes(padding, self.rank, "padding")
         self._pads = self._borders()
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        bound = 1 / sqrt(max(1, prod(shape[1:])))
-        self.weight = Parameter(shape, dtype, bound)
-        self.bias = Parameter((out_channels,), dtype, bound) if bias else None
 
     def _borders(self) -> tuple[int, ...]:
         """The widths of the border at the begins, then at the ends."""
@@ -53,20 +84,13 @@ class _Convolution(Module):
         return (*(t // 2 for t in total), *(t - t // 2 for t in total))
 
     def forward(self, x: Tensor) -> Tensor:
-        expect_spatial(x, self.rank, self.in_channels)
-        operands = (x, self.weight) if self.bias is None else (x, self.weight, self.bias)
         return call(
             "conv",
-            *operands,
+            *self._operands(x),
             strides=self.stride,
             padding=self._pads,
             dilation=self.dilation,
             groups=self.groups,
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         )
 
 
@@ -101,10 +125,8 @@ class Conv3d(_Convolution):
     rank = 3
 
 
-class _TransposedConvolution(Module):
+class _TransposedConvolution(_Filtered):
     """The gradient of a convolution with respect to its input; `padding` crops the result."""
-
-    rank: ClassVar[int]
 
     def __init__(
         self,
@@ -119,34 +141,21 @@ class _TransposedConvolution(Module):
         dilation: Sizes = 1,
         dtype: str = "float32",
     ) -> None:
-        _check_groups(in_channels, out_channels, groups)
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
-        self.stride, self.dilation = (sizes(v, self.rank, "the window") for v in (stride, dilation))
+        channels = in_channels, out_channels
+        self._set_filters(channels, kernel_size, stride, dilation, groups, bias, dtype, transposed=True)
         self.padding, self.output_padding = (
             sizes(v, self.rank, "padding") for v in (padding, output_padding)
         )
-        shape = (in_channels, out_channels // groups, *self.kernel_size)
-        bound = 1 / sqrt(max(1, prod(shape[1:])))
-        self.weight = Parameter(shape, dtype, bound)
-        self.bias = Parameter((out_channels,), dtype, bound) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        expect_spatial(x, self.rank, self.in_channels)
-        operands = (x, self.weight) if self.bias is None else (x, self.weight, self.bias)
         return call(
             "conv_transpose",
-            *operands,
+            *self._operands(x),
             strides=self.stride,
             padding=(*self.padding, *self.padding),
             output_padding=self.output_padding,
             dilation=self.dilation,
             groups=self.groups,
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         )
 
 
@@ -171,11 +180,6 @@ class ConvTranspose3d(_TransposedConvolution):
     """A transposed convolution of volumes (n, c, d, h, w); `weight` is (in, out / groups, kd, kh, kw)."""
 
     rank = 3
-
-
-def _check_groups(inputs: int, outputs: int, groups: int) -> None:
-    if groups < 1 or inputs % groups or outputs % groups:
-        raise UsageError(f"{inputs} and {outputs} channels do not split into {groups} groups")
 
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.graph.node import CALL_PRIM, Function, Node, Op, node
-from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.ir.types import TensorType, TupleType, Type, may_be_equal
 from dlc_core.script.literal_parser import LiteralParser
 from dlc_core.script.source import Source, dotted, short, suggestion
 from dlc_core.support.lazy import lazy
@@ -217,24 +217,12 @@ class GraphCalls:
         return self.literals.type(word)
 
     def _check_out(self, call: ast.Call, found: Type, given: Type | None) -> None:
-        if given is not None and not _may_agree(found, given):
+        if given is not None and not may_be_equal(found, given):
             self.source.fail(call, f"this call gives {found}, not {given}")
 
 
 def _is_type(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and short(value.func) in ("G.Tensor", "G.Tuple")
-
-
-def _may_agree(a: Type, b: Type) -> bool:
-    """Whether two types have the same dtypes, ranks and known sizes."""
-    if isinstance(a, TupleType) and isinstance(b, TupleType):
-        return len(a.fields) == len(b.fields) and all(map(_may_agree, a.fields, b.fields))
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
-        return False
-    if a.dtype is not b.dtype or a.ndim != b.ndim:
-        return False
-    pairs = zip(a.shape, b.shape, strict=True)
-    return all(not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs)
 
 
 def _bind_new_dims(type_: ast.expr, value: Node, symbols: dict[str, Any]) -> None:

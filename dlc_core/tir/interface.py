@@ -127,7 +127,10 @@ def kind_of_program(func: PrimFunc) -> str:
     """
     if is_scheduled(func) or len(interface_of(func).results) != 1 or not _is_plain(func):
         return OPAQUE
-    kinds = [_kind_of_block(block) for block in block_list(func.body)]
+    blocks = block_list(func.body)
+    if len({store.buffer for store in stmts_of(func.body, Store)}) != len(blocks):
+        return OPAQUE  # a later block overwrites the result of an earlier one
+    kinds = [_kind_of_block(block) for block in blocks]
     return max(kinds, key=KINDS.index)
 
 

@@ -429,3 +429,25 @@ def test_a_call_of_nothing_is_refused_by_the_compiler():
 def test_a_function_is_compiled_with_the_cache_enabled(tmp_path):
     with config.override(cache=True, cache_dir=tmp_path):
         np.testing.assert_array_equal(dlc.compile(Mixed["helper"], "reference")(X), np.tanh(X))
+
+
+def test_programs_that_update_their_results_are_refused():
+    updating = in_module("G.call_tir(program, (x,))", "B[vi, vj] + A[vi, vj]")
+    with pytest.raises(UsageError, match="updates its results in place") as error:
+        dlc.compile(parse(updating), "llvm")
+    assert "block 'b' reads the result 'B' before it is written" in str(error.value)
+
+
+def test_a_result_that_is_written_twice():
+    """The second block overwrites what the first one wrote."""
+    text = in_module("G.neg(G.call_tir(program, (x,)))").replace(
+        "        for i, j in T.grid(4, 8):\n",
+        """        for i, j in T.grid(4, 8):
+            with T.block("a"):
+                ui, uj = T.axis.remap("SS", [i, j])
+                B[ui, uj] = A[ui, uj] * 3.0
+        for i, j in T.grid(4, 8):
+""",
+    )
+    for target in TARGETS:
+        np.testing.assert_allclose(dlc.compile(parse(text), target)(X), -(X + 1), rtol=1e-6)

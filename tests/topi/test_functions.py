@@ -19,22 +19,7 @@ from dlc_core.op.infer import same_type
 from dlc_core.op.lower import elementwise
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.script import parse, to_script
-from dlc_core.tir.interpreter import run
-
-RNG = np.random.default_rng(0)
-
-
-def floats(*shape):
-    return RNG.standard_normal(shape).astype("float32")
-
-
-def value(function, *arrays):
-    """The result of a function of te tensors, computed by the interpreter."""
-    inputs = [te.placeholder(a.shape, str(a.dtype), f"x{i}") for i, a in enumerate(arrays)]
-    result = function(*inputs)
-    made = np.zeros([int(str(d)) for d in result.shape], result.dtype.numpy)
-    run(te.create_prim_func(inputs, [result]), *arrays, made, check=True)
-    return made
+from tests.topi.evaluation import floats, value
 
 
 def test_inputs_and_attributes_are_parameters():

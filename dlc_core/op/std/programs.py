@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,9 +25,15 @@ from dlc_core.ir.types import TupleType, Type, tensor_type
 from dlc_core.op.assume import assume
 from dlc_core.op.declare import Attr, ErrorSample, NDArray, Sample, Tensor, op, tensor_types
 from dlc_core.op.infer import Attrs
+from dlc_core.support.lazy import lazy
 from dlc_core.tir.interface import bind_dims, interface_of, is_scheduled, result_types
-from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
+
+if TYPE_CHECKING:
+    from dlc_core.tir import interpreter
+else:
+    # Only the reference runs programs.
+    interpreter = lazy("dlc_core.tir.interpreter")
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -54,7 +60,7 @@ def _reference(*arrays: NDArray, program: PrimFunc, scalars: tuple[int, ...]) ->
         for buffer in interface_of(program).results
     ]
     given = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
-    run(program, *given, *results, *(dims[var] for var in program.scalars))
+    interpreter.run(program, *given, *results, *(dims[var] for var in program.scalars))
     return results[0] if len(results) == 1 else tuple(results)
 
 

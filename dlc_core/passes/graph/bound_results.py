@@ -26,6 +26,7 @@ from dlc_core.ir.types import TensorType, symbols_of
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.std.bounded_results import FIRST_OF
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.node_kinds import POINTWISE
 from dlc_core.support.record import record
 
 BOUNDED = "bounded_results"
@@ -80,7 +81,8 @@ def _later(old: Node, args: tuple[Node, ...]) -> Node | None:
     first = sliced[0]
     axis = first.attrs["axis"] % first.args[0].tensor_type.ndim
     moved = _axis_after(old, args, first, axis)
-    if moved is None or any(one.args[1] is not first.args[1] for one in sliced):
+    same = all(one.args[1] is first.args[1] and one.args[0].shape == first.args[0].shape for one in sliced)
+    if moved is None or not same:
         return None
     whole = [arg.args[0] if arg.op is FIRST_OF else arg for arg in args]
     attrs = dict(without_plan(old.attrs))
@@ -103,7 +105,7 @@ def _axis_after(old: Node, args: tuple[Node, ...], first: Node, axis: int) -> in
         return after.index(before[axis]) if same and before[axis] in after else None
     if any(isinstance(v, Expr) for value in old.attrs.values() for v in _items(value)):
         return None  # an attribute may have the size that is sliced
-    if isinstance(old.op, OpDecl) and old.op.kind == "elementwise" and isinstance(old.type, TensorType):
+    if isinstance(old.op, OpDecl) and old.op.kind in POINTWISE and isinstance(old.type, TensorType):
         same = all(a.op is FIRST_OF and a.attrs["axis"] % rank == axis for a in args if a.type != _scalar(a))
         return axis if same and old.type.ndim == rank else None
     if name == "transpose":

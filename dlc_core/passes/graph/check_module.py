@@ -6,14 +6,12 @@ name are checked here, the types of op nodes later by the pass `infer`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from dlc_core.diag import DlcError, TypeInferenceError, UsageError, VerifyError, similar
-from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_order
+from dlc_core.graph.node import STRUCTURAL, Function, Node, nodes_of
 from dlc_core.graph.verify import verify_module
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.plan import without_plan
-from dlc_core.ir.types import TupleType, Type
+from dlc_core.ir.types import TupleType, Type, may_be_equal
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.lookup import registered_ops
 from dlc_core.op.std.control import call_types
@@ -23,7 +21,7 @@ from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.interface import is_scheduled
 from dlc_core.tir.stmt import PrimFunc
 from dlc_core.tir.verify import find_problems
-from dlc_core.tir.verify_axes import race_problems
+from dlc_core.tir.verify_axes import race_problems, undefined_results
 
 
 def check_module(module: IRModule) -> None:
@@ -34,30 +32,21 @@ def check_module(module: IRModule) -> None:
     """
     _check_calls(module)
     verify_module(module)
-    for function in module.of_kind(Function).values():
-        for n in _nodes(function):
-            if not isinstance(n.op, OpDecl) and n.op.name not in STRUCTURAL:
-                close = similar(n.op.name, registered_ops())
-                raise UsageError(
-                    f"the op {n.op.name!r} is not declared",
-                    spans=n.spans,
-                    hint=f"did you mean {close[0]!r}?" if close else "`dlc.ops()` has the declared ops",
-                )
-            if isinstance(n.op, OpDecl):
-                _check_use(n, n.op)
-            if n.op is CALL_TIR:
-                check_program(n.attrs["program"])
+    for n in nodes_of(*module.of_kind(Function).values()):
+        if isinstance(n.op, OpDecl):
+            _check_use(n, n.op)
+        elif n.op.name not in STRUCTURAL:
+            close = similar(n.op.name, registered_ops())
+            raise UsageError(
+                f"the op {n.op.name!r} is not declared",
+                spans=n.spans,
+                hint=f"did you mean {close[0]!r}?" if close else "`dlc.ops()` has the declared ops",
+            )
+        if n.op is CALL_TIR:
+            check_program(n.attrs["program"])
+            _check_results(n, n.attrs["program"])
     for func in module.of_kind(PrimFunc).values():
         check_program(func)
-
-
-def _nodes(function: Function) -> Iterator[Node]:
-    """The nodes of a function, also of functions among its attributes."""
-    work = [function]
-    for each in work:
-        for n in post_order(each.body):
-            work += functions_of(n)
-            yield n
 
 
 def _check_use(n: Node, decl: OpDecl) -> None:
@@ -95,6 +84,18 @@ def check_program(func: PrimFunc) -> None:
         )
 
 
+def _check_results(call: Node, func: PrimFunc) -> None:
+    """Raise UsageError for a called program that reads its results before it writes them."""
+    problems = [] if is_scheduled(func) else [message for message, _ in undefined_results(func)]
+    if problems:
+        raise UsageError(
+            f"the program {func.name!r} updates its results in place",
+            spans=call.spans,
+            details=problems[:10],
+            hint="give it the old values as an input, and write all elements of the results",
+        )
+
+
 def _check_calls(module: IRModule) -> None:
     """Raise UsageError for a call of a function that the module does not have, and for a result of another
     dtype, rank or size than recorded; TypeInferenceError for arguments that do not fit.
@@ -109,11 +110,13 @@ def _check_calls(module: IRModule) -> None:
                     spans=call.spans,
                     hint=f"it has: {', '.join(module.functions)}",
                 )
+            if isinstance(callee, PrimFunc) and "dims" not in call.attrs:
+                _check_results(call, callee)
             try:
                 found = _result_type(call, callee)
             except DlcError as error:
                 raise error.at(call.spans) from error.__cause__
-            if found is not None and not _agree(found, call.type):
+            if found is not None and not may_be_equal(found, call.type):
                 raise UsageError(
                     f"the call of {symbol!r} in {name} is recorded as {call.type}, but gives {found}",
                     spans=call.spans,
@@ -129,21 +132,6 @@ def _result_type(call: Node, callee: Function | PrimFunc) -> Type | None:
     if "dims" in call.attrs:
         return None
     return CALL_TIR.infer_type(types, {"program": callee, "scalars": call.attrs.get("scalars", ())})
-
-
-def _agree(a: Type, b: Type) -> bool:
-    """Whether two types have the same dtypes, ranks and known sizes."""
-    if isinstance(a, TupleType) or isinstance(b, TupleType):
-        return (
-            isinstance(a, TupleType)
-            and isinstance(b, TupleType)
-            and len(a.fields) == len(b.fields)
-            and all(map(_agree, a.fields, b.fields))
-        )
-    if a.dtype is not b.dtype or a.ndim != b.ndim:
-        return False
-    pairs = zip(a.shape, b.shape, strict=True)
-    return all(not (isinstance(x, int) and isinstance(y, int)) or x == y for x, y in pairs)
 
 
 __all__ = ["check_module", "check_program"]

@@ -28,6 +28,7 @@ from dlc_core.graph.node import (
     Node,
     functions_of,
     node,
+    nodes_of,
     post_order,
     rewrite,
 )
@@ -44,8 +45,6 @@ INLINE = "inline"
 """Function attribute: False if calls of the function by name are not inlined."""
 SCHEDULED = "scheduled"
 """PrimFunc attribute: the program keeps its own schedule."""
-
-
 KEEP = "keep_functions"
 """The setting that keeps all graph functions that calls name."""
 
@@ -65,14 +64,14 @@ class ResolveCalls(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         graphs: dict[str, Function] = module.of_kind(Function)
-        called = {name: list(dict.fromkeys(_called(f))) for name, f in graphs.items()}
+        called = {name: list(dict.fromkeys(called_symbols(f))) for name, f in graphs.items()}
         if not any(called.values()):
             return module
         keep = context.config.get(KEEP, False) if self.keep is None else self.keep
         kept = frozenset(
             name
             for name, f in graphs.items()
-            if keep or f.attrs.get(INLINE) is False or _reaches(name, name, called)
+            if keep or f.attrs.get(INLINE) is False or _is_recursive(name, called)
         )
         resolver = _Resolver(module, kept)
         made = {name: resolver.function(name) for name in graphs}
@@ -82,34 +81,29 @@ class ResolveCalls(Pass):
 def kept_functions(module: IRModule) -> frozenset[str]:
     """The graph functions that calls name, after this pass."""
     graphs: Mapping[str, Function] = module.of_kind(Function)
-    return frozenset(s for f in graphs.values() for s in _called(f) if s in graphs)
+    return frozenset(s for f in graphs.values() for s in called_symbols(f) if s in graphs)
 
 
 def calls_by_name(function: Function) -> Iterator[Node]:
     """The calls by name in a function, also in functions among its attributes."""
-    work = [function]
-    for each in work:
-        for n in post_order(each.body):
-            work += functions_of(n)
-            if n.op is CALL_PRIM:
-                yield n
+    return (n for n in nodes_of(function) if n.op is CALL_PRIM)
 
 
-def _called(function: Function) -> Iterator[str]:
-    """The symbols that a function calls."""
+def called_symbols(function: Function) -> Iterator[str]:
+    """The symbols that a function calls by name."""
     return (call.attrs["symbol"] for call in calls_by_name(function))
 
 
-def _reaches(start: str, goal: str, called: Mapping[str, list[str]]) -> bool:
-    """Whether a function calls another one, directly or through others."""
-    work, seen = list(called.get(start, ())), set()
+def _is_recursive(name: str, called: Mapping[str, list[str]]) -> bool:
+    """Whether a function calls itself, directly or through others."""
+    work, seen = list(called[name]), set[str]()
     while work:
-        name = work.pop()
-        if name == goal:
+        symbol = work.pop()
+        if symbol == name:
             return True
-        if name not in seen:
-            seen.add(name)
-            work += called.get(name, ())
+        if symbol not in seen:
+            seen.add(symbol)
+            work += called.get(symbol, ())
     return False
 
 
@@ -176,7 +170,7 @@ def _without_resolved(module: IRModule, called: Mapping[str, list[str]], kept: f
     """Remove called functions that nothing calls by name any more."""
     entries = {module.entry, *module.attrs.get("entries", {}).values()}
     before = {symbol for symbols in called.values() for symbol in symbols}
-    still = {s for f in module.of_kind(Function).values() for s in _called(f)}
+    still = {s for f in module.of_kind(Function).values() for s in called_symbols(f)}
     still |= {s for p in module.of_kind(PrimFunc).values() for s in called_kernels(p.body)}
     gone = [name for name in before if name not in still and name not in entries and name not in kept]
     return replace(module, functions={n: f for n, f in module.functions.items() if n not in gone})

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS, data_dims
 from dlc_core.graph.extract import is_region
-from dlc_core.graph.node import Array, Function, functions_of, post_order
+from dlc_core.graph.node import Array, Function, nodes_of
 from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.expr import const
 from dlc_core.ir.module import IRModule
@@ -83,19 +83,9 @@ def arrays_of(module: IRModule) -> Iterator[Array]:
 
     Regions are compiled separately and have their own weights, so they are left out.
     """
-    pending: list[Function] = [f for f in module.of_kind(Function).values() if not is_region(f)]
-    seen: set[int] = set()
-    while pending:
-        function = pending.pop()
-        if id(function) in seen:
-            continue
-        seen.add(id(function))
-        for n in post_order(function.body):
-            pending += functions_of(n)
-            for value in n.attrs.values():
-                yield from (
-                    v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Array)
-                )
+    for n in nodes_of(*(f for f in module.of_kind(Function).values() if not is_region(f))):
+        for value in n.attrs.values():
+            yield from (v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Array))
 
 
 def _tensors(type_: Type) -> list[TensorType]:

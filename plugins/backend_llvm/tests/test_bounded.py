@@ -135,7 +135,7 @@ def cut(whole, count, axis=0):
 def largest(x):
     """Nonzero elements, transposed, with the rows that they select."""
     found = std.transpose(std.nonzero(x, count=Var("n")), axes=(1, 0))
-    return std.cast(found, to="int32"), std.neg(x)
+    return std.add(std.cast(found, to="int32"), constant(0, "int32")), std.neg(x)
 
 
 def test_nonzero_is_exported_with_its_number(tmp_path):
@@ -197,3 +197,14 @@ def test_other_uses_stay_on_the_host():
     exe = dlc.compile(module, "llvm", config=BOUNDED)
     assert exe.about["host"]
     np.testing.assert_array_equal(exe(np.array([0, 1, 0, 1, 1, 0], "f4")), [1 + 3 + 4])
+
+
+def test_slices_of_different_buffers_are_not_combined():
+    x, y = param("x", tensor_type((6,))), param("y", tensor_type((8,)))
+    n = Var("n")
+    first = std.nonzero(x, count=n)
+    picked = std.gather(y, std.reshape(first, shape=(n,)), axis=0)
+    module = IRModule.of(Function("main", (x, y), std.add(picked, picked)))
+    values = np.array([0, 1, 0, 1, 1, 0], "f4"), np.arange(8, dtype="f4")
+    whole, count = dlc.compile(module, "llvm", config=BOUNDED)(*values)
+    np.testing.assert_array_equal(cut(whole, count), [2, 6, 8])
