@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -31,7 +30,7 @@ from dlc_core.cli.options import (
 )
 from dlc_core.cli.tables import print_records, shortened
 from dlc_core.diag import bytes_text
-from dlc_core.runtime.measure.explain import Explanation, Kernel, Segment
+from dlc_core.runtime.measure.explain import Explanation, Kernel, Segment, Share
 from dlc_core.target.cost import Machine
 from dlc_core.testing.peak import measured_machine
 
@@ -78,8 +77,9 @@ def explain(
 
     If a forced value is no candidate of a kernel, a line says so. If no kernel has it, that is an error.
 
-    For a model with several targets it also shows the segments, their inputs and outputs, and why nodes are
-    not on an earlier target.
+    For a model with several targets it also shows the segments, their inputs and outputs, why nodes are not
+    on an earlier target, and the share of each target: multiply-adds, bytes, and expected cycles and time by
+    the target's own description. A region of a vendor's compiler and an op on the host are one row each.
 
     Examples:
 
@@ -102,9 +102,10 @@ def explain(
         report = exe.profile(gather_inputs(exe, None, None, 0, shapes))
         machine = None if Machine.of(exe.target.describe()).launches else measured_machine()
     explanation = exe.explain(machine, report)
-    kernels = [k for k in explanation.kernels if not refused or k.refused or k.rule in ("", "none")]
+    unscheduled = [k for k in explanation.kernels if k.refused or k.rule in ("", "none")]
+    kernels = unscheduled if refused else explanation.kernels
     if as_json:
-        print(replace(explanation, kernels=tuple(kernels)).to_json())
+        print(explanation.to_json(kernels))
         return
     console = Console(soft_wrap=True, highlight=False)
     console.print(
@@ -129,6 +130,9 @@ def explain(
         texts = [one.table() for one in explanation.graph_choices()]
         for text in [*texts, *dict.fromkeys(explanation.why(k.name) for k in kernels)]:
             console.print(escape(text))
+    if explanation.is_divided:
+        console.print()
+        print_records([_share_record(one) for one in explanation.shares().values()])
     if explanation.compiled:
         console.print()
         print_records([{"function": name, **facts} for name, facts in explanation.compiled.items()])
@@ -180,11 +184,32 @@ def _segment_record(one: Segment) -> dict[str, Any]:
     }
 
 
+def _share_record(one: Share) -> dict[str, Any]:
+    def with_share(figure: str, value: float | None) -> str | None:
+        share = one.shares[figure]
+        return None if value is None else f"{value:.6g}" + (f" ({share:.1%})" if share is not None else "")
+
+    record = {
+        "target": one.target,
+        "device": one.device,
+        "kernels": one.kernels,
+        "multiply-adds": with_share("multiply_adds", one.multiply_adds),
+        "FLOP": with_share("flops", one.flops),
+        "bytes": with_share("bytes", one.bytes),
+        "expected cycles": None if one.cycles is None else round(one.cycles),
+        "expected µs": with_share("estimate", None if one.estimate is None else 1e6 * one.estimate),
+    }
+    if one.seconds is not None:
+        record["µs"] = with_share("seconds", 1e6 * one.seconds)
+    return record
+
+
 def _record(kernel: Kernel, explanation: Explanation, measured: bool) -> dict[str, Any]:
     work, estimate = kernel.work, kernel.estimate
     intensity, total = work.intensity, explanation.totals()["seconds"]
     record: dict[str, Any] = {
         "kernel": kernel.name,
+        **({"target": kernel.target} if explanation.is_divided else {}),
         "model nodes": shortened(kernel.nodes, 2),
         "rule": kernel.rule,
         "MFLOP": None if work.flops is None else round(work.flops / 1e6, 3),

@@ -25,11 +25,12 @@ from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.graph.partition import PARTITIONER, region_of
 from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.describe import arrays_of, interface_of
+from dlc_core.passes.lower.graph_work import graph_work, host_records
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
 from dlc_core.plugin.registry import codegen_of, registry
-from dlc_core.runtime.artefact.compiled import ENTRIES, MEMORY
+from dlc_core.runtime.artefact.compiled import ENTRIES, HOST_WORK, MEMORY, WORK
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.interface.encode import encode_signature
@@ -148,6 +149,9 @@ class Job:
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
         about[REQUEST] = self.request.record()
+        entry = module.functions[module.entry]
+        if isinstance(entry, Function) and is_host(entry):
+            about[HOST_WORK] = host_records(entry)
         if self.failed:
             about["placed"] = _without(about["placed"], self.failed)
         if "sites" in about:
@@ -207,6 +211,12 @@ class Job:
         key = function.attrs[REGION], function.attrs[PARTITIONER]
         candidates: Iterable[Candidate] = self.context.placement.candidates
         candidate = next(t for t in candidates if (str(t.target), t.partitioner.name) == key)
+        made = self._region_executable(function, candidate)
+        if "sites" not in made.about and made.program is None:  # its kernels are not known
+            made.about = {**made.about, WORK: graph_work(function).record()}
+        return made
+
+    def _region_executable(self, function: Function, candidate: Candidate) -> Executable:
         if candidate.partitioner.compile is None:
             return self._compile_by_pipelines(function, candidate.target)
         try:

@@ -53,6 +53,7 @@ from dlc_core.support.lazy import lazy
 if TYPE_CHECKING:
     from dlc_core.runtime.host_program import program as hosted
     from dlc_core.runtime.measure import explain as explaining
+    from dlc_core.runtime.measure import kernels
     from dlc_core.runtime.measure import memory as call_memory
     from dlc_core.runtime.measure import profile as profiling
     from dlc_core.runtime.measure import timing as measure
@@ -61,6 +62,7 @@ else:
     cost = lazy("dlc_core.target.cost")
     explaining = lazy("dlc_core.runtime.measure.explain")
     hosted = lazy("dlc_core.runtime.host_program.program")
+    kernels = lazy("dlc_core.runtime.measure.kernels")
     measure = lazy("dlc_core.runtime.measure.timing")
     profiling = lazy("dlc_core.runtime.measure.profile")
     call_memory = lazy("dlc_core.runtime.measure.memory")
@@ -216,7 +218,8 @@ class Executable(CompiledModel, InSteps):
         total = profiling.repeat(run, figures, runs, warmup)
         times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
         machine = cost.Machine.of(self.target.describe())
-        limits = [limit for _, limit in explaining.estimates(self, machine)]
+        (entry,) = kernels.entries_of(self)
+        limits = [limit for _, limit in entry.estimates(machine)]
         return profiling.make_report(sites, times, limits, total, runs, self._threads, machine.executor)
 
     def time_evaluator(

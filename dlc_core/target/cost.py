@@ -15,9 +15,9 @@ the limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
@@ -30,6 +30,8 @@ _HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 CYCLES = "cycles"
 """The attribute of a scheduled kernel, and the key of its call's record, with the predicted cycles of its
 code on one thread."""
+SEGMENT = "segment"
+"""The key of a kernel call's record with the segment of a host program that contains it."""
 FUNCTIONS = frozenset({*_EXPONENTIAL, *_CIRCULAR, *_HYPERBOLIC})
 """Functions that are evaluated as polynomials."""
 
@@ -51,11 +53,19 @@ class Work:
     gathers: int | None = 0
     """Loads and stores at addresses that are data and differ along the innermost axis, so that no vector load
     serves them."""
+    multiply_adds: int | None = 0
+    """Products that are added to a running sum, as in contractions. Padding counts."""
 
     @staticmethod
     def of_record(data: Mapping[str, Any]) -> Work:
         """The work that `record` returned, among other data; what is missing is unknown."""
         return Work(*(data.get(one.name) for one in fields(Work)))
+
+    @staticmethod
+    def total(parts: Iterable[Work]) -> Work:
+        """The sum of several works. A field is None if one of its terms is."""
+        listed = list(parts)
+        return Work(*(known_sum(getattr(one, each.name) for one in listed) for each in fields(Work)))
 
     def record(self) -> dict[str, Any]:
         """As JSON data."""
@@ -65,6 +75,16 @@ class Work:
     def intensity(self) -> float | None:
         """Operations per byte."""
         return None if self.flops is None or not self.bytes else self.flops / self.bytes
+
+
+Number = TypeVar("Number", int, float)
+
+
+def known_sum(terms: Iterable[Number | None]) -> Number | None:
+    """The sum of some numbers; None if one of them is."""
+    listed = list(terms)
+    known = [term for term in listed if term is not None]
+    return sum(known) if len(known) == len(listed) else None
 
 
 @record(frozen=True)
@@ -215,4 +235,4 @@ def _estimate(times: Mapping[str, float], seconds: float) -> Estimate:
     return Estimate(seconds, times[bound], bound)
 
 
-__all__ = ["CYCLES", "FUNCTIONS", "Estimate", "Machine", "Work"]
+__all__ = ["CYCLES", "FUNCTIONS", "SEGMENT", "Estimate", "Machine", "Work", "known_sum"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dlc_frontend_onnx.plugin as onnx_frontend
 import onnx
 import onnx.parser
 import pytest
 
 from dlc_core import driver
 from dlc_core.diag import UsageError
+from dlc_core.plugin.registry import fresh_registry
+from dlc_core.testing.card import CardPlugin
 
 PICKED = """
 <ir_version: 9, opset_import: ["" : 18]>
@@ -68,3 +71,16 @@ def test_why_of_an_unknown_kernel(folder):
     with pytest.raises(UsageError, match="there is no kernel") as caught:
         explanation.why(f"{name}x")
     assert name in str(caught.value)
+
+
+def test_targets_are_columns_and_have_shares(dlc, dlc_json):
+    with fresh_registry({"card": CardPlugin(), "onnx": onnx_frontend}):
+        arguments = "model.onnx", "--no-cache", "--shape", "batch=8", "-t", "card", "-t", "reference"
+        text, found = dlc("explain", *arguments), dlc_json("explain", *arguments)
+    (kernel,) = found["kernels"]
+    assert (kernel["target"], kernel["device"], kernel["kind"]) == ("card", "card", "region")
+    assert kernel["nodes"] == ["product", "shifted", "y"]
+    (share,) = found["shares"]
+    assert (share["multiply_adds"], share["shares"]["multiply_adds"]) == (8 * 4 * 3, 1)
+    assert "96 (100.0%)" in text
+    assert "multiply-adds" in text

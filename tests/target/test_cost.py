@@ -32,7 +32,8 @@ def test_a_product_counts_its_multiply_adds_once():
     k = te.reduce_axis((0, 16), "k")
     c = te.compute((8, 4), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k))
     found = work_of(te.create_prim_func([a, b, c]), frozenset({1}))
-    assert found == Work(2 * 8 * 4 * 16, 8 * 4 * 16, 0, 4 * (128 + 64 + 32), 4 * 64)
+    products = 8 * 4 * 16
+    assert found == Work(2 * products, products, 0, 4 * (128 + 64 + 32), 4 * 64, multiply_adds=products)
     assert found.intensity == pytest.approx(1024 / 896)
 
 

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, post_order
+from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, functions_of, nodes_of, post_order
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Binary, Call, Cast, Expr, Load, Var, const_value
 from dlc_core.ir.expr import post_order as expr_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.lower.control import is_control
 from dlc_core.passes.lower.views import result_types
 from dlc_core.support.record import record
-from dlc_core.target.cost import FUNCTIONS, Work
+from dlc_core.target.cost import FUNCTIONS, SEGMENT, Work
 from dlc_core.target.description import Description, Dot
 from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
@@ -53,11 +55,11 @@ def _work(func: PrimFunc, count: _Count, constants: frozenset[int]) -> Work:
     for index, buffer in enumerate(func.buffers):
         elements, touched = const_value(buffer.num_elements()), count.touched(buffer)
         if elements is None or touched is None:
-            return Work(count.flops, count.steps, count.functions, None, None, count.gathers)
+            return replace(count.work, bytes=None, constants=None)
         moved = min(elements, touched) * buffer.dtype.itemsize
         total += moved
         constant += moved if index in constants else 0
-    return Work(count.flops, count.steps, count.functions, total, constant, count.gathers)
+    return replace(count.work, bytes=total, constants=constant)
 
 
 def _moved(func: PrimFunc, count: _Count) -> list[tuple[int, int]]:
@@ -81,13 +83,21 @@ class _Count:
         self.steps: int | None = 0
         self.functions: int | None = 0
         self.gathers: int | None = 0
+        self.multiply_adds: int | None = 0
         self.loaded: dict[Buffer, int | None] = defaultdict(int)
         self.stored: dict[Buffer, int | None] = defaultdict(int)
         self._innermost: Var | None = None
 
+    @property
+    def work(self) -> Work:
+        """The counts of arithmetic, without bytes."""
+        arithmetic = self.flops, self.steps, self.functions
+        return Work(*arithmetic, 0, 0, gathers=self.gathers, multiply_adds=self.multiply_adds)
+
     def visit(self, stmt: Stmt, times: int | None) -> None:
         match stmt:
             case Store():
+                self.multiply_adds = _add(self.multiply_adds, _multiply_adds(stmt), times)
                 self._expr(stmt.value, times)
                 self._access(stmt, times)
             case For():
@@ -157,6 +167,25 @@ class _Count:
         return self.groups.get((sides[0], sides[1], e.dtype.scalar.name), 1)
 
 
+def _multiply_adds(store: Store) -> int:
+    """Return the number of products that a statement adds to the element that it stores."""
+    products, is_sum, work = 0, False, [store.value]
+    while work:
+        term = work.pop()
+        if isinstance(term, Cast):
+            work.append(term.a)
+        elif isinstance(term, Binary) and term.op == "add":
+            work += (term.a, term.b)
+        elif isinstance(term, Binary) and term.op == "mul":
+            products += term.dtype.lanes
+        elif isinstance(term, Call) and term.name == "fma":
+            products += term.dtype.lanes
+            work.append(term.args[2])
+        else:
+            is_sum = is_sum or (isinstance(term, Load) and term.buffer is store.buffer)
+    return products if is_sum else 0
+
+
 def _add(known: int | None, more: int, times: int | None) -> int | None:
     if known is None or (times is None and more):
         return None
@@ -165,7 +194,10 @@ def _add(known: int | None, more: int, times: int | None) -> int | None:
 
 @record(frozen=True)
 class RecordCosts(Pass):
-    """Record the model nodes, operations and bytes of every kernel call in the module's attribute `calls`."""
+    """Record the model nodes, operations and bytes of every kernel call in the module's attribute `calls`.
+
+    The attribute `body_work` has the work of kernels that bodies of control flow call, by name.
+    """
 
     name: ClassVar[str] = "record_costs"
     stage: ClassVar[str] = "lower"
@@ -175,18 +207,30 @@ class RecordCosts(Pass):
         dots = () if context.target is None else _grouped(context.target.describe())
         counts: dict[str, _Count] = {}
         calls: list[dict[str, Any]] = []
+        bodies: dict[str, dict[str, Any]] = {}
+
+        def counted(n: Node) -> _Count | None:
+            symbol = n.attrs["symbol"] if n.op is CALL_PRIM else ""
+            if symbol in kernels and symbol not in counts:
+                counts[symbol] = _counted(kernels[symbol], dots)
+            return counts.get(symbol)
+
         for function in module.of_kind(Function).values():
+            segment = {SEGMENT: function.name} if function.attrs.get("segment") else {}
             for n in post_order(function.body):
-                if n.op is not CALL_PRIM or n.attrs["symbol"] not in kernels:
-                    continue
-                symbol, constants = n.attrs["symbol"], _constants(n)
-                func = kernels[symbol]
-                if symbol not in counts:
-                    counts[symbol] = _counted(func, dots)
-                work, moved = _work(func, counts[symbol], constants), _moved(func, counts[symbol])
-                nodes = [s.name or str(s) for s in n.spans]
-                calls.append({"kernel": symbol, "nodes": nodes, MOVED: moved, **work.record()})
-        return module.with_attrs(calls=tuple(calls))
+                if is_control(n):
+                    for inner in nodes_of(*functions_of(n)):
+                        if (count := counted(inner)) is not None:
+                            func = kernels[inner.attrs["symbol"]]
+                            bodies[func.name] = _work(func, count, _constants(inner)).record()
+                elif (count := counted(n)) is not None:
+                    func = kernels[n.attrs["symbol"]]
+                    work, moved = _work(func, count, _constants(n)), _moved(func, count)
+                    nodes = [s.name or str(s) for s in n.spans]
+                    calls.append(
+                        {**segment, "kernel": func.name, "nodes": nodes, MOVED: moved, **work.record()}
+                    )
+        return module.with_attrs(calls=tuple(calls), body_work=bodies)
 
 
 def _grouped(machine: Description) -> list[Dot]:

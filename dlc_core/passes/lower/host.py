@@ -26,6 +26,7 @@ from dlc_core.graph.node import (
     CONST,
     GET,
     PARAM,
+    STRUCTURAL,
     TUPLE,
     Function,
     Node,
@@ -50,7 +51,7 @@ from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.graph.resolve_calls import kept_functions
 from dlc_core.passes.lower.control import is_control
 from dlc_core.passes.lower.views import is_view
-from dlc_core.runtime.host_program.steps import FUNCTIONS
+from dlc_core.runtime.host_program.nodes import FUNCTIONS
 from dlc_core.support.record import record
 
 DATA_DIMS = "the number of its results is data-dependent"
@@ -230,6 +231,15 @@ def _sources(order: Sequence[Node]) -> dict[Var, Node]:
     return found
 
 
+def _op_names(nodes: Iterable[Node]) -> list[str]:
+    """The names of the ops of nodes, also of those in fused groups."""
+    names = []
+    for n in nodes:
+        inner = post_order(n.attrs["function"].body) if n.op is CALL else (n,)
+        names += [each.op.name for each in inner if each.op.name not in STRUCTURAL]
+    return names
+
+
 class _Partition:
     """The partition of one function into host nodes and native segments."""
 
@@ -388,7 +398,7 @@ class _Partition:
         )
         self.segments[name] = made.function
         spans = dict.fromkeys(s.name or str(s) for n in members for s in n.spans)
-        self.report.native.append({"name": name, "ops": [n.op.name for n in members], "nodes": list(spans)})
+        self.report.native.append({"name": name, "ops": _op_names(members), "nodes": list(spans)})
         call = node(CALL_PRIM, [new[a] for a in made.inputs], {"symbol": name}, made.function.body.type)
         new.update(made.results(call))
 

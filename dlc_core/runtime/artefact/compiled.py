@@ -26,6 +26,13 @@ executable, or the name of a part; the part "" is the executable itself."""
 MEMORY = "memory"
 """The key of the recorded memory of calls, as JSON data (see `CallMemory.record`)."""
 
+WORK, HOST_WORK = "work", "host_work"
+"""The keys, in `about`, of the work (`target.cost.Work`) of a region whose kernels are not known, and of the
+records of the nodes that a host program computes on the host, in the order of `host_nodes`.
+
+The record of a view is None.
+"""
+
 
 class CompiledModel:
     """A compiled model, as data.
@@ -159,4 +166,4 @@ def check_exportable(model: CompiledModel) -> None:
         )
 
 
-__all__ = ["ENTRIES", "MEMORY", "PART", "SAVE_HINT", "CompiledModel", "check_exportable"]
+__all__ = ["ENTRIES", "HOST_WORK", "MEMORY", "PART", "SAVE_HINT", "WORK", "CompiledModel", "check_exportable"]

@@ -40,6 +40,7 @@ from dlc_core.ir.types import TensorType, TupleType, Type, symbols_of
 from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.depth import nested_call
 from dlc_core.op.reference import apply, evaluate, evaluate_dim, solve_formula
+from dlc_core.runtime.host_program.nodes import FUNCTIONS
 from dlc_core.runtime.host_program.resident import to_host, to_resident
 
 Run = Callable[[str, list[Any], int], list[Any]]
@@ -52,9 +53,6 @@ STACKING_OPS = ("scan", "loop")
 """Control-flow ops whose reference only passes the state on: the first `num_state` (or all) arguments, and as
 many results of the body. The reference slices and stacks the other values, so these must be arrays.
 """
-
-FUNCTIONS = "functions"
-"""Attribute of a host program: the host programs that calls name."""
 
 Symbols = dict[Var, int]
 Step = Callable[[list[Any], Symbols, int], Any]

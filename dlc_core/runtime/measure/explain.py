@@ -5,6 +5,7 @@ memory.
     exe.explain().kernels[0].rule           its schedule rule
     exe.explain().why("matmul_3")           its choices, with all candidates
     exe.explain(measured=exe.profile(x))    with the measured time of each kernel
+    exe.explain().share("npu")              the fraction of multiply-adds on a target
 """
 
 from __future__ import annotations
@@ -12,99 +13,27 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
+from dlc_core.decisions import CHOICES, Choice
 from dlc_core.diag import UsageError, first_names, similar
-from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.types import static_bytes
 from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.runtime.device import shares_memory
+from dlc_core.runtime.measure.kernels import Kernel, kernels_of, scheduled_cycles
 from dlc_core.runtime.measure.memory import Bytes, CallMemory
-from dlc_core.runtime.measure.profile import SHOWN_NODES, Report, Row
+from dlc_core.runtime.measure.profile import SHOWN_NODES, Report
+from dlc_core.runtime.measure.shares import Share, share_of, shares_of, shares_record, sums_of
 from dlc_core.support.lazy import lazy
 from dlc_core.target.artifact import COMPILED
-from dlc_core.target.cost import CYCLES, Estimate, Machine, Work
-from dlc_core.target.reuse import OPERANDS, Operand, traffic_of
+from dlc_core.target.cost import Machine
 
 if TYPE_CHECKING:
     from dlc_core.runtime.host_program import program as hosted
 else:
     hosted = lazy("dlc_core.runtime.host_program.program")
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel call of the model, in the order of execution."""
-
-    name: str
-    nodes: tuple[str, ...]
-    rule: str
-    """The schedule rule that was applied; "none" if no rule matched, empty if unknown."""
-    refused: tuple[str, ...]
-    """Rules that matched but were refused, with reasons."""
-    decisions: tuple[str, ...]
-    """The decisions of the schedule, as `dlc_core.decisions.Choice` writes them."""
-    choices: tuple[Choice, ...]
-    """The decisions as values with their candidates, then the choices of graph passes about its nodes, which
-    have `Choice.nodes`.
-    """
-    work: Work
-    estimate: Estimate | None
-    """Its time by the cost model and the predicted cycles of its schedule; None if its work depends on
-    symbolic dims."""
-    plan: str = ""
-    """The plans of its schedule, as `GemmPlan` writes them; empty if its rule makes none."""
-    trace: str | None = None
-    """The steps of its schedule as Python, if it was compiled with `config={"traces": True}`."""
-    seconds: float | None = None
-    """Its measured time."""
-
-    @property
-    def flops(self) -> int | None:
-        """Arithmetic operations of one run."""
-        return self.work.flops
-
-    @property
-    def bytes(self) -> int | None:
-        """Bytes of its inputs, outputs and constants."""
-        return self.work.bytes
-
-    @property
-    def why(self) -> str:
-        """One line: a forced rule, else the choice of a value with the largest predicted cost, else another
-        choice with a predicted cost, else the schedule rule. Choices of graph passes are not considered.
-        """
-        rule = next((one for one in self.choices if one.decision == SCHEDULE_RULE), None)
-        costed = [
-            (bool(one.value), one.chosen.cost, one)
-            for one in self.choices
-            if one.chosen and one.chosen.cost and not one.nodes
-        ]
-        if costed and not (rule and rule.preferred):
-            return max(costed, key=lambda each: each[:2])[2].why()
-        return "" if rule is None else rule.why()
-
-    @property
-    def scheduled(self) -> float:
-        """The cycles on one thread that its schedule was chosen by; see `scheduled_cycles`."""
-        return scheduled_cycles(one for one in self.choices if not one.nodes)
-
-    @property
-    def not_forced(self) -> list[str]:
-        """A line for each choice whose forced value was not a candidate."""
-        return [choice.why() for choice in self.choices if choice.missing]
-
-    @property
-    def attained(self) -> float | None:
-        """The limit of the cost model over the measured time. It is above 1 if the machine is faster than the
-        model says.
-        """
-        if self.estimate is None or not self.seconds:
-            return None
-        return self.estimate.limit / self.seconds
 
 
 @dataclass(frozen=True)
@@ -153,9 +82,9 @@ class Explanation:
     target: str
     signature: str
     code: int
-    """Bytes of code."""
+    """Bytes of code, of all targets."""
     weights: int
-    """Bytes of constants."""
+    """Bytes of constants, of all targets. Those in the artefact of a vendor's compiler count as code."""
     arena: str
     """Bytes of scratch memory of one call; an expression if they depend on dims."""
     live_peak: int | None
@@ -163,7 +92,7 @@ class Explanation:
     kernels: tuple[Kernel, ...]
     threads: int
     machine: Machine
-    """The machine of the cost model."""
+    """The machine of the cost model for the last target, the host."""
     segments: tuple[Segment, ...] = ()
     """The segments of a model that is not one native entry point, those of other targets first."""
     replaced: tuple[str, ...] = ()
@@ -205,15 +134,19 @@ class Explanation:
         data = f", {indices} check{'s' * (indices != 1)} of indices that are data"
         return text + (data if indices else "")
 
-    def to_json(self) -> str:
-        """All facts as JSON, with `totals` and, if times were measured, `fit`."""
+    def to_json(self, kernels: Sequence[Kernel] | None = None) -> str:
+        """All facts as JSON, with `totals`, `shares` and, if times were measured, `fit`. `kernels` are those
+        to list, by default all.
+        """
         fit = self.fit()
+        listed_kernels = self.kernels if kernels is None else kernels
         record = {
-            **asdict(self),
+            **asdict(replace(self, kernels=tuple(listed_kernels))),
             "totals": self.totals(),
+            "shares": shares_record(self.shares()),
             "fit": None if fit is None else asdict(fit),
         }
-        for listed, kernel in zip(record["kernels"], self.kernels, strict=True):
+        for listed, kernel in zip(record["kernels"], listed_kernels, strict=True):
             work = listed.pop("work")
             listed |= work | {"intensity": kernel.work.intensity, "attained": kernel.attained}
             listed["why"] = kernel.why
@@ -251,16 +184,31 @@ class Explanation:
             lines.append(f"not on {target}: {op}{count}{f' ({which})' if which else ''}: {why}")
         return lines
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether the model was compiled for several targets."""
+        return any(kernel.target != self.target for kernel in self.kernels)
+
+    def share_lines(self) -> list[str]:
+        """A line for each target with its share of the work; none if there is only one target."""
+        return [f"share    {one}" for one in self.shares().values()] if self.is_divided else []
+
     def totals(self) -> dict[str, float | None]:
         """Sums over the kernels; None if a term is unknown."""
-        estimates = [k.estimate for k in self.kernels]
-        return {
-            "flops": _sum(k.flops for k in self.kernels),
-            "bytes": _sum(k.bytes for k in self.kernels),
-            "limit": _sum(None if e is None else e.limit for e in estimates),
-            "estimate": _sum(None if e is None else e.seconds for e in estimates),
-            "seconds": _sum(k.seconds for k in self.kernels),
-        }
+        return sums_of(self.kernels)
+
+    def shares(self) -> dict[str, Share]:
+        """The work of each target, and its share in the sums, by the target's text."""
+        return shares_of(self.kernels)
+
+    def share(self, target: str, of: str = "multiply_adds") -> float | None:
+        """The fraction of the work that a target computes, 0 to 1. `target` is its text or its kind, which
+        stands for all targets of the kind.
+
+        `of` is a figure of `Share`: "multiply_adds", "flops", "bytes", "estimate" or "seconds". Returns None
+        if the sum is 0, or if it depends on dims. Raises UsageError for another figure.
+        """
+        return share_of(self.kernels, target, of)
 
     def fit(self) -> Fit | None:
         """How well the estimates predict the measured times; None for fewer than three kernels with both."""
@@ -291,22 +239,19 @@ class Explanation:
             lines.append(f"values   on device {name} between segments: bytes {known} in each call")
         lines += [f"replaced {text}" + f" × {n}" * (n > 1) for text, n in Counter(self.replaced).items()]
         lines += self.refusals()
+        lines += self.share_lines()
         width = max((len(k.name) for k in self.kernels), default=0)
         rules = max((len(k.rule) for k in self.kernels), default=0)
+        targets = max((len(k.target) for k in self.kernels), default=0)
         for kernel in self.kernels:
             nodes = first_names(kernel.nodes, SHOWN_NODES)
-            lines.append(f"  {kernel.name:<{width}}  {kernel.rule:<{rules}}  {nodes}".rstrip())
+            where = f"{kernel.target:<{targets}}  " if self.is_divided else ""
+            lines.append(f"  {kernel.name:<{width}}  {where}{kernel.rule:<{rules}}  {nodes}".rstrip())
             lines += [f"  {'':<{width}}  refused: {reason.splitlines()[0]}" for reason in kernel.refused]
             lines += [f"  {'':<{width}}  not forced: {line}" for line in kernel.not_forced]
         for symbol, facts in self.compiled.items():
             lines.append(f"compiled {symbol}: {', '.join(f'{v} {k}' for k, v in facts.items())}")
         return "\n".join(lines)
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    listed = list(values)
-    known = [value for value in listed if value is not None]
-    return sum(known) if len(known) == len(listed) else None
 
 
 def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
@@ -327,38 +272,6 @@ def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
     return Fit(len(pairs), correlation, quantile(0.5), quantile(0.1), quantile(0.9))
 
 
-def estimates(exe: CompiledModel, machine: Machine) -> list[tuple[Work, Estimate | None]]:
-    """The work of each kernel call and its estimated time; None if it depends on dims."""
-    arena = str(exe.signature.arena_size)
-    resident = exe.signature.weights_size + (int(arena) if arena.isdigit() else 0)
-    sites = exe.about.get("sites", ())
-    traffic = traffic_of([[Operand(*one) for one in site.get(OPERANDS, ())] for site in sites])
-    shared: Any = {"threads": exe.num_threads, "resident": resident}
-    config: Mapping[str, str] = exe.about.get("request", {}).get("config", {})
-    with overridden(config.get(HEURISTICS, "")):  # as in the compile
-        return [
-            (work, machine.estimate(work, cycles=_cycles(site), traffic=moved, **shared))
-            for site, moved in zip(sites, traffic, strict=True)
-            for work in [Work.of_record(site)]
-        ]
-
-
-def _cycles(site: Mapping[str, Any]) -> float:
-    """The predicted cycles of a kernel call: those of its code, else those that its schedule was chosen
-    by."""
-    return site.get(CYCLES) or scheduled_cycles(map(Choice.parse, site.get(DECISIONS, ())))
-
-
-def scheduled_cycles(choices: Iterable[Choice]) -> float:
-    """The cycles on one thread that the schedule of a kernel was chosen by: the largest predicted cost of a
-    chosen value, such as a register tile; 0 if no value has a cost.
-
-    Costs of choices without a value, such as `loops.threads`, compare rough averages.
-    """
-    chosen = (one.chosen for one in choices if one.value and one.unit == "cycles")
-    return max((one.cost for one in chosen if one and one.cost), default=0.0)
-
-
 def explain(
     exe: CompiledModel, machine: Machine | None = None, measured: Report | None = None
 ) -> Explanation:
@@ -368,39 +281,15 @@ def explain(
     """
     machine = Machine.of(exe.target.describe()) if machine is None else machine
     signature, memory = exe.signature, CallMemory(exe)
-    rows: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
-    for row in measured or ():
-        rows.setdefault((row.kernel, row.nodes), []).append(row)
-    kernels = []
-    sites = exe.about.get("sites", ())
-    for site, (work, estimate) in zip(sites, estimates(exe, machine), strict=True):
-        name, nodes = site["kernel"], tuple(site.get("nodes", ()))
-        remaining = rows.get((name, nodes))
-        own = tuple(map(Choice.parse, site.get(DECISIONS, ())))
-        graph = [replace(Choice.parse(text), nodes=nodes) for text in site.get(CHOICES, ())]
-        kernels.append(
-            Kernel(
-                name=name,
-                nodes=nodes,
-                rule=site.get("rule", ""),
-                refused=tuple(site.get("why_not", ())),
-                decisions=tuple(map(str, own)),
-                choices=(*own, *graph),
-                work=work,
-                estimate=estimate,
-                plan=site.get("plan", ""),
-                trace=site.get("trace"),
-                seconds=remaining.pop(0).milliseconds / 1e3 if remaining else None,
-            )
-        )
+    kernels = kernels_of(exe, machine, measured)
     return Explanation(
         target=exe.target_text,
         signature=str(signature),
-        code=len(exe.artifact.code),
-        weights=signature.weights_size,
+        code=sum(len(each.artifact.code) for each in _compiled(exe)),
+        weights=sum(each.signature.weights_size for each in _compiled(exe)),
         arena=str(signature.arena_size),
         live_peak=exe.about.get("live_peak"),
-        kernels=tuple(kernels),
+        kernels=kernels,
         threads=exe.num_threads,
         machine=machine,
         segments=tuple(_segments(exe)),
@@ -413,6 +302,13 @@ def explain(
         accesses=exe.about.get("accesses", {}),
         choices=tuple(map(Choice.parse, exe.about.get(CHOICES, ()))),
     )
+
+
+def _compiled(exe: CompiledModel) -> Iterator[CompiledModel]:
+    """An executable and those of its regions."""
+    yield exe
+    for region in exe.regions.values():
+        yield from _compiled(region)
 
 
 def _refusals(exe: CompiledModel) -> Iterator[Refusal]:
@@ -466,6 +362,7 @@ __all__ = [
     "Kernel",
     "Refusal",
     "Segment",
+    "Share",
     "explain",
     "fit_of",
     "regrouped",

@@ -48,6 +48,8 @@ class Row:
     """
     bound: str = ""
     """The limit that determines `roofline`: `compute`, a cache level, or `memory`."""
+    segment: str = ""
+    """The segment of the host program that contains it; empty if the model is one native entry point."""
 
     @property
     def attained(self) -> float | None:
