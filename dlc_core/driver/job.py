@@ -13,6 +13,7 @@ from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
 from dlc_core.diag import DlcError, ForeignError, TargetError, UnsupportedError, UsageError
 from dlc_core.driver.choices import ScopedChoice, check_forced, choices_of_kernels, with_graph_choices
 from dlc_core.driver.kernel_cache import KernelCache
+from dlc_core.driver.parts import checked_artifact, device_of
 from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
 from dlc_core.driver.request import FAILED_REGIONS, REQUEST, CompileRequest, Progress
@@ -29,9 +30,9 @@ from dlc_core.passes.lower.graph_work import graph_work, host_records
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
-from dlc_core.plugin.registry import codegen_of, registry
+from dlc_core.plugin.registry import codegen_of
+from dlc_core.plugin.used import provider_text
 from dlc_core.runtime.artefact.compiled import ENTRIES, HOST_WORK, MEMORY, WORK
-from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.interface.encode import encode_signature
 from dlc_core.runtime.interface.signature import Signature
@@ -176,13 +177,12 @@ class Job:
         reload: Callable[[], IRModule],
         regions: Mapping[str, Executable],
     ) -> Executable:
-        plugins, kind = registry(), self.target.kind
         return Executable(
             signature,
             artifact,
             weights,
             self.target,
-            device_at(plugins.devices.get(kind.device), self.target),
+            device_of(self.target),
             codegen=codegen_of(self.target),
             num_threads=self.request.threads(self.target),
             report={"seconds": self.seconds, "processes": self.processes, "cached_kernels": self.cached},
@@ -217,14 +217,17 @@ class Job:
         return made
 
     def _region_executable(self, function: Function, candidate: Candidate) -> Executable:
-        if candidate.partitioner.compile is None:
-            return self._compile_by_pipelines(function, candidate.target)
+        made_choices = len(self.scoped_choices)
         try:
+            if candidate.partitioner.compile is None:
+                return self._compile_by_pipelines(function, candidate.target)
             return self._compile_externally(function, candidate)
         except DlcError as error:
             if not self._host_runs_failed():
-                raise
-            self.failed[function.name] = f"{error.what}{f': {error.why}' if error.why else ''}"
+                raise _in_region(error, function, candidate) from error.__cause__
+            why = f"{error.what}{f': {error.why}' if error.why else ''}"
+            self.failed[function.name] = f"{function.name} for {candidate.target}: {why}"
+            del self.scoped_choices[made_choices:]
             return self._compile_by_pipelines(function, self.target)
 
     def _host_runs_failed(self) -> bool:
@@ -246,26 +249,20 @@ class Job:
         """Compile a region by its partitioner's compiler."""
         target, name, compile_ = candidate.target, function.name, candidate.partitioner.compile
         assert compile_ is not None
-        device = device_at(registry().devices.get(target.kind.device), target)
-        where = f"partitioner {candidate.partitioner.name!r}, {name} for {target}"
+        what = "the compiler of a region failed"
         try:
             artifact = compile_(region_of(function, candidate), target)
+        except DlcError:
+            raise
         except Exception as error:
-            spans = tuple(dict.fromkeys(s for n in post_order(function.body) for s in n.spans))
-            if isinstance(error, DlcError):
-                error.details += (f"in {where}",)
-                raise error.at(spans) from error.__cause__
-            why = f"{type(error).__name__}: {error}"
-            raise TargetError(f"the compiler of a region failed: {where}", why=why, spans=spans) from error
-        if device is not None and artifact.format not in device.formats:
-            why = f"device {device.name!r} runs {', '.join(device.formats)}, not {artifact.format!r}"
-            raise TargetError(f"the artefact of a region does not fit: {where}", why=why)
+            raise TargetError(what, why=f"{type(error).__name__}: {error}") from error
+        maker = f"`compile` of partitioner {candidate.partitioner.name!r}"
         return Executable(
             interface_of(function, 0),
-            artifact,
+            checked_artifact(artifact, target, maker),
             aligned_bytes(0),
             target,
-            device,
+            device_of(target),
             entry=name,
             num_threads=self.request.threads(self.target),
         )
@@ -310,7 +307,7 @@ class Job:
         codegen = codegen_of(self.target)
         extra = (self.parts,) if self.parts else ()
         try:
-            artifact: Artifact = codegen.emit(module, self.target, *extra)
+            artifact = codegen.emit(module, self.target, *extra)
         except Exception as error:
             if isinstance(error, (UnsupportedError, TargetError, ForeignError)):
                 raise
@@ -322,9 +319,20 @@ class Job:
                 error.details += (f"reproducer: {path}",)
                 raise
             why = f"{type(error).__name__}: {error}"
-            what = f"code generator {codegen.name!r} failed"
-            raise TargetError(what, why=why, details=[f"reproducer: {path}"]) from error
-        return artifact
+            what = f"code generator {codegen.name!r} failed for {self.target}"
+            details = [provider_text("codegens", codegen.name), f"reproducer: {path}"]
+            raise TargetError(what, why=why, details=filter(None, details)) from error
+        return checked_artifact(artifact, self.target, f"code generator {codegen.name!r}")
+
+
+def _in_region(error: DlcError, function: Function, candidate: Candidate) -> DlcError:
+    """An error of a region's compile with the region, its partitioner and its model nodes."""
+    error.details += (f"in {function.name}", candidate.where())
+    spans = dict.fromkeys(s for n in post_order(function.body) for s in n.spans)
+    if not error.hint:
+        setting = f"config={{{FAILED_REGIONS!r}: 'host'}}"
+        error.hint = f"`place` assigns its nodes elsewhere; {setting} leaves the region to the host"
+    return error if error.spans else error.at(spans)
 
 
 def _without(placed: Mapping[str, Any], failed: Mapping[str, str]) -> dict[str, Any]:

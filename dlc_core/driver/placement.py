@@ -18,6 +18,7 @@ from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import is_view
 from dlc_core.plugin.registry import registry
+from dlc_core.plugin.used import provider_text
 from dlc_core.rewrite.pattern import Match, any_op
 from dlc_core.target import Target
 from dlc_core.target.partitioner import Partitioner, Region, RegionPattern, Verdict
@@ -43,7 +44,7 @@ def candidates_of(target: Target, general: bool = True) -> list[Candidate]:
     if general and kind.codegen:
         pattern = RegionPattern("op", any_op(), _is_expressed)
         found.append(Partitioner(kind.name, kind.name, (pattern,), worth=_computes))
-    return [Candidate(target, partitioner) for partitioner in found]
+    return [Candidate(target, each, provider_text("partitioners", each.name)) for each in found]
 
 
 def _is_expressed(found: Match, target: Target) -> Verdict:

@@ -19,6 +19,7 @@ from dlc_core.passes.positions import insert_passes
 from dlc_core.passes.reproducer import REPRODUCERS
 from dlc_core.passes.tir.schedule_kernels import RULE
 from dlc_core.plugin.registry import registry
+from dlc_core.plugin.used import check_target
 from dlc_core.runtime.guard.mode import GUARD
 from dlc_core.schedule.rules import RULES
 from dlc_core.target import Target
@@ -26,8 +27,13 @@ from dlc_core.target.target import STAGES
 
 
 def context_for(request: CompileRequest) -> PassContext:
-    """The pass context of a request for its host: the entered one with the declarations of plugins."""
+    """The pass context of a request for its host: the entered one with the declarations of plugins.
+
+    Raises PluginError if the plugin of one of its targets is broken.
+    """
     known = registry()
+    for each in (*request.targets.others, request.target):
+        check_target(each)
     current = request.pass_context or PassContext.current()
     config = {REPRODUCERS: settings.reproducer_dir, **request.config}
     known.import_deciders()
@@ -42,11 +48,11 @@ def context_for(request: CompileRequest) -> PassContext:
         opt_level=request.opt_level,
         disabled=disabled,
         target=request.target,
-        ops=dict(known.ops),
+        ops=dict(known.ops.items()),
         rules=(*current.rules, *known.rules.values()),
         schedule_rules=tuple(known.schedule_rules.values()),
         tuner=current.tuner or (known.schedule if known.has_tuner else None),
-        tensor_intrins=dict(known.tensor_intrins),
+        tensor_intrins=dict(known.tensor_intrins.items()),
         watchers=(*current.watchers, *request.watchers),
         config=config,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -135,6 +135,19 @@ def register(manager: pluggy.PluginManager, plugin: Plugin, value: object) -> No
     plugin.value = value
 
 
+def declarations_of(returned: object) -> tuple[Any, ...]:
+    """The declarations that a hook returned; None are none. Raises PluginError if it is no list of values."""
+    if returned is None:
+        return ()
+    if not isinstance(returned, Iterable) or isinstance(returned, (str, bytes, Mapping)):
+        raise PluginError(
+            f"the hook returned {type(returned).__name__} {returned!r:.80}",
+            why="it must return a list of declarations",
+            hint="return [declaration]",
+        )
+    return tuple(returned)
+
+
 def _check_interface(value: object) -> None:
     if isinstance(value, type):
         raise PluginError(
@@ -178,4 +191,4 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-__all__ = ["HOOKS", "Plugin", "Problem", "discover", "new_manager", "register"]
+__all__ = ["HOOKS", "Plugin", "Problem", "declarations_of", "discover", "new_manager", "register"]

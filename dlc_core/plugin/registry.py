@@ -18,7 +18,7 @@ import warnings
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import pluggy
 
@@ -29,7 +29,14 @@ from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_op_lookup
 from dlc_core.plugin import builtin
-from dlc_core.plugin.discovery import Plugin, Problem, discover, new_manager, register
+from dlc_core.plugin.discovery import (
+    Plugin,
+    Problem,
+    declarations_of,
+    discover,
+    new_manager,
+    register,
+)
 from dlc_core.plugin.installed import Source, scan
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
@@ -411,7 +418,7 @@ class Registry:
                 continue
             for call in self._implementations(hook, plugin):
                 try:
-                    declarations = tuple(cast(Iterable[Any], call.function() or ()))
+                    declarations = declarations_of(call.function())
                     for declaration in declarations:
                         if not isinstance(declaration, Deferred):
                             _check_declaration(category, declaration)

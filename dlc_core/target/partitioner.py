@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import TensorType
@@ -44,6 +45,13 @@ class RegionPattern:
     name: str
     pattern: Pattern
     accepts: Callable[[Match, Target], Verdict] = _always
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pattern, Pattern):
+            raise UsageError(
+                f"the pattern of {self.name!r} is a {type(self.pattern).__name__}",
+                hint="make it by match_op, any_op or var of dlc_core.rewrite",
+            )
 
 
 @record(frozen=True)
@@ -105,6 +113,14 @@ class Partitioner:
     worth: Callable[[Region, Target], Verdict] = _always
     merge: bool = True
     replacement: Callable[[Match, Target], Node] | None = None
+
+    def __post_init__(self) -> None:
+        patterns = self.patterns
+        if not isinstance(patterns, Sequence) or not all(isinstance(p, RegionPattern) for p in patterns):
+            raise UsageError(
+                f"the patterns of partitioner {self.name!r} are not a list of RegionPattern",
+                hint="write patterns=[RegionPattern(name, pattern, accepts)]",
+            )
 
     @property
     def merges(self) -> bool:

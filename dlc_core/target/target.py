@@ -19,7 +19,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from dlc_core.diag import TargetError, similar
+from dlc_core.diag import DlcError, TargetError, similar
 from dlc_core.support.package import make
 from dlc_core.support.record import record
 from dlc_core.target.description import Description as Description
@@ -42,6 +42,13 @@ ATTRIBUTES = ("keys", "model", "tag", "host")
 
 CPU = 1
 """The DLPack type of the processor that Python runs on."""
+
+_MEANINGS = {
+    "describe": "describe its machine",
+    "stages": "list its stages",
+    "identity": "name what its code depends on",
+}
+"""The functions of a kind, each with its purpose, for errors."""
 
 Stages = tuple[str, ...]
 
@@ -120,6 +127,19 @@ class TargetKind:
             raise TargetError(
                 f"target kind {self.name!r} declares the option -{taken[0]}", hint="every target has it"
             )
+
+    def asked(self, name: str, options: Mapping[str, Any]) -> Any:
+        """The result of one of its functions of the options. Raises TargetError if the function raises."""
+        try:
+            return getattr(self, name)(options)
+        except DlcError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"the target kind {self.name!r} cannot {_MEANINGS[name]}",
+                why=f"`{name}` raised {type(error).__name__}: {error}",
+                hint="this is a defect of the plugin that declares the kind",
+            ) from error
 
     def option(self, name: str) -> Option:
         for option in self.options:
@@ -297,13 +317,21 @@ class Target:
     @cached_property
     def _description(self) -> Description:
         # Cached: passes read it for each kernel, and querying the machine takes a millisecond.
-        return with_facts(self.kind.describe(self.values()), self.facts)
+        found = self.kind.asked("describe", self.values())
+        if not isinstance(found, Description):
+            raise TargetError(
+                f"the target kind {self.kind.name!r} cannot describe its machine",
+                why=f"`describe` returned a {type(found).__name__}",
+                hint="it must return a Description for all values of the options",
+            )
+        return with_facts(found, self.facts)
 
     @property
     def stages(self) -> Stages:
         """The stages of a compile for this target."""
-        stages = self.kind.stages
-        return stages(self.values()) if callable(stages) else stages
+        given = self.kind.stages
+        found = self.kind.asked("stages", self.values()) if callable(given) else given
+        return tuple(found)
 
     @property
     def codegen(self) -> str:
@@ -313,7 +341,7 @@ class Target:
     @property
     def identity(self) -> str:
         """The inputs of code generation other than the target's text."""
-        return self.kind.identity(self.values())
+        return str(self.kind.asked("identity", self.values()))
 
     def to_json(self) -> str:
         return json.dumps(self._data())

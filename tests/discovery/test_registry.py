@@ -118,11 +118,11 @@ def junk(given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (7, "TypeError"),
-        ("text", "it has no name"),
-        (Named(), "TypeError"),
+        (7, "the hook returned int 7"),
+        ("text", "it must return a list of declarations"),
+        (Named(), "it must return a list of declarations"),
         ([Named()], "it has no options and no describe"),
-        ({"name": Named()}, "it has no name"),
+        ({"name": Named()}, "it must return a list of declarations"),
         (lambda: (_ for _ in [Thing("fine"), 3]), "it has no name"),
     ],
 )

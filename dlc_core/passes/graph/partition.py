@@ -294,12 +294,18 @@ def _replaced(region: _FoundRegion, args: Sequence[Node]) -> Node:
     (part,) = region_of(function, region.candidate).parts
     root = part.match.root
     what = f"partitioner {partitioner.name!r} cannot replace {part.pattern}"
+    where = [region.candidate.where()]
     try:
-        made = partitioner.replacement(part.match, region.candidate.target)
+        made: object = partitioner.replacement(part.match, region.candidate.target)
     except Exception as error:
-        raise TargetError(what, why=f"{type(error).__name__}: {error}", spans=root.spans) from error
+        why = f"{type(error).__name__}: {error}"
+        raise TargetError(what, why=why, spans=root.spans, details=where) from error
+    if not isinstance(made, Node):
+        why = f"it returned a {type(made).__name__}, not a node"
+        raise TargetError(what, why=why, spans=root.spans, details=where)
     if made.type != root.type:
-        raise TargetError(what, why=f"its node is {made.type}, not {root.type}", spans=root.spans)
+        why = f"its node is {made.type}, not {root.type}"
+        raise TargetError(what, why=why, spans=root.spans, details=where)
     given = dict(zip(function.params, args, strict=True))
     return rewrite(made, lambda old, _: given.get(old))
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dlc_core.diag import Span, TargetError
 from dlc_core.graph.node import CONST, GET, Node
 from dlc_core.rewrite.pattern import Match, OpPattern, match, mismatch
@@ -26,18 +28,32 @@ class Candidate:
 
     target: Target
     partitioner: Partitioner
+    source: str = ""
+    """The plugin that provides the partitioner, for errors."""
+
+    def where(self) -> str:
+        """The partitioner, its plugin and its target as a line of an error's details."""
+        source = f" of {self.source}" if self.source else ""
+        return f"in partitioner {self.partitioner.name!r}{source}, for {self.target}"
 
     def refusal(self, about: str, verdict: Callable[[], Verdict], spans: Iterable[Span]) -> str:
-        """Return why a predicate refuses; empty if it accepts. Raises TargetError if the predicate raises."""
+        """Return why a predicate refuses; empty if it accepts.
+
+        Raises TargetError if the predicate raises, or returns neither a truth value nor text.
+        """
+        what = f"a predicate of partitioner {self.partitioner.name!r} failed: {about}"
         try:
-            found = verdict()
+            found: object = verdict()
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            what = f"a predicate of partitioner {self.partitioner.name!r} failed: {about}"
-            raise TargetError(what, why=why, spans=spans) from error
-        if found is True:
-            return ""
-        return found if isinstance(found, str) and found else NO_REASON
+            raise TargetError(what, why=why, spans=spans, details=[self.where()]) from error
+        if not isinstance(found, (bool, np.bool_, str)):
+            why = f"it returned {found!r:.80}"
+            hint = "return True, or text that says why it refuses"
+            raise TargetError(what, why=why, hint=hint, spans=spans, details=[self.where()])
+        if isinstance(found, str):
+            return found or NO_REASON
+        return "" if found else NO_REASON
 
 
 @record(frozen=True)

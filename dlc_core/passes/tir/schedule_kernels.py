@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from dlc_core.decisions import (
     one_line,
     scope,
 )
-from dlc_core.diag import DlcError, ScheduleError
+from dlc_core.diag import DlcError, PassError, ScheduleError
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
@@ -109,7 +109,9 @@ class ScheduleKernels(PrimFuncPass):
 
         def matching() -> Iterator[ScheduleRule]:
             for rule in self._candidates(context, machine):
-                if rule.matches(func, machine):
+                with _errors_of(rule, func):
+                    found = rule.matches(func, machine)
+                if found:
                     yield rule
                 else:
                     unmatched.append(rule)
@@ -130,7 +132,8 @@ class ScheduleKernels(PrimFuncPass):
         for rule in chain([chosen], (one for one in chain(known, matches) if one is not chosen)):
 
             def apply(schedule: Schedule, rule: ScheduleRule = rule) -> None:
-                rule.apply(schedule, machine)
+                with _errors_of(rule, func):
+                    rule.apply(schedule, machine)
                 schedule.compact_buffers()
 
             yield rule.name, apply
@@ -147,6 +150,23 @@ class ScheduleKernels(PrimFuncPass):
             and set(getattr(r, "keys", ())).issubset(keys)
         ]
         return sorted(allowed, key=lambda rule: -rule.priority)
+
+
+@contextmanager
+def _errors_of(rule: ScheduleRule, func: PrimFunc) -> Iterator[None]:
+    """Within this context, exceptions that a rule should not raise become errors with its name."""
+    try:
+        yield
+    except DlcError:
+        raise
+    except Exception as error:
+        raise PassError(
+            f"schedule rule {rule.name!r} failed on the kernel {func.name!r}",
+            spans=func.spans,
+            why=f"{type(error).__name__}: {error}",
+            hint=f"this is a defect of {type(rule).__module__}.{type(rule).__qualname__}; a rule raises "
+            "ScheduleError to refuse a kernel, and `disabled` leaves the rule out",
+        ) from error
 
 
 def _rule_choice(choice: Choice, refused: Sequence[str], unmatched: Sequence[ScheduleRule]) -> Choice:
