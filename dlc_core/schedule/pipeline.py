@@ -10,8 +10,8 @@ rewrites it. With stages (0, 1) the first part runs one iteration ahead of the s
                                                        compute(7)
 
 A buffer that passes values from one part to a later stage has one version for each stage between the two. If
-shared memory is filled two or more stages before it is read, the copies may be asynchronous: they form groups
-(`tir.copies`), and the groups for the stages in between stay in flight.
+memory on the chip (shared memory or a scratchpad) is filled two or more stages before it is read, the copies
+may be asynchronous: they form groups (`tir.copies`), and the groups for the stages in between stay in flight.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dlc_core.schedule.query import readers, written_by
 from dlc_core.schedule.tree import Program
 from dlc_core.support.record import record
 from dlc_core.tir.functor import buffers_read, buffers_written, stmts
+from dlc_core.tir.scopes import in_main_memory
 from dlc_core.tir.stmt import Alloc, For, Seq, Stmt
-from dlc_core.tir.threads import is_shared
 
 STAGE, ORDER, SPARE = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_spare"
 """Annotations of a loop: for each part of its body the stage, and the place among the parts; iterations for
@@ -137,7 +137,7 @@ def _copies(
     for i, (_, written) in enumerate(touched):
         for buffer in written & versions.keys():
             readers = [s for s, (read, _) in zip(stages, touched, strict=True) if buffer in read]
-            if is_shared(buffer) and readers and min(readers) > stages[i]:
+            if not in_main_memory(buffer) and readers and min(readers) > stages[i]:
                 ahead[i] = min(ahead.get(i, min(readers)), min(readers) - stages[i])
     least = min(ahead.values(), default=0)
     return (least, frozenset(ahead)) if least > 1 else (0, frozenset())

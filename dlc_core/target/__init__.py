@@ -3,6 +3,7 @@
 from dlc_core.target.artifact import COMPILED, Artifact, Codegen
 from dlc_core.target.description import BYTE_DOTS, COMPUTED, Description, Dot
 from dlc_core.target.target import STAGES, Option, Target, TargetKind, TargetTag
+from dlc_core.target.units import MemoryScope, Unit
 
 __all__ = [
     "BYTE_DOTS",
@@ -13,8 +14,10 @@ __all__ = [
     "Codegen",
     "Description",
     "Dot",
+    "MemoryScope",
     "Option",
     "Target",
     "TargetKind",
     "TargetTag",
+    "Unit",
 ]

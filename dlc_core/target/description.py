@@ -7,7 +7,9 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dlc_core.diag import TargetError
 from dlc_core.support.record import record
+from dlc_core.target.units import MemoryScope, Unit
 
 if TYPE_CHECKING:
     from dlc_core.tir.matrix import MatrixUnit
@@ -83,7 +85,10 @@ class Description:
     """Whether `parallel` loops are executed by several threads."""
     stack_bytes: int = 1 << 16
     """The maximum bytes of a temporary on the stack; larger ones are in the arena."""
-    memory_scopes: tuple[str, ...] = ("global", "local")
+    memory_scopes: tuple[str | MemoryScope, ...] = ("global", "local")
+    """The memories that buffers may be in: names, or `MemoryScope` with capacity, banks and alignment."""
+    units: tuple[Unit, ...] = ()
+    """Units with queues of instructions, for accelerators whose programs are streams of instructions."""
     dtypes: tuple[str, ...] = ()
     """Dtypes with native arithmetic; empty means all."""
     intrinsics: frozenset[str] = frozenset()
@@ -178,6 +183,29 @@ class Description:
             rate = given[0] if given else (loads, loads / 2)[level] if level < 2 else 16.0
             rates.append(min(rate, *rates) if rates and not given else rate)
         return (*rates, self.memory_bandwidth / self.frequency)
+
+    @property
+    def scope_names(self) -> tuple[str, ...]:
+        """The names of the memory scopes."""
+        return tuple(s if isinstance(s, str) else s.name for s in self.memory_scopes)
+
+    @property
+    def capacities(self) -> dict[str, int]:
+        """The bytes of each memory scope with a known capacity."""
+        return {s.name: s.bytes for s in self.memory_scopes if isinstance(s, MemoryScope) and s.bytes}
+
+    def scope(self, name: str) -> MemoryScope | None:
+        """The memory scope of a name; None if there is none. A plain name has no known capacity."""
+        found = (s for s in self.memory_scopes if name == (s if isinstance(s, str) else s.name))
+        return next((s if isinstance(s, MemoryScope) else MemoryScope(s) for s in found), None)
+
+    def unit(self, name: str) -> Unit:
+        """The unit of a name. Raises TargetError if there is none."""
+        found = next((u for u in self.units if u.name == name), None)
+        if found is None:
+            known = ", ".join(u.name for u in self.units) or "none"
+            raise TargetError(f"the description has no unit {name!r}", hint=f"units: {known}")
+        return found
 
     @property
     def rates(self) -> Rates:

@@ -1,6 +1,6 @@
-"""Groups of asynchronous copies to shared memory.
+"""Groups of asynchronous copies to shared memory, or to other memory on the chip such as a scratchpad.
 
-The writes of a thread to shared memory between `copies_begin` and `copies_end` form a group of copies, which
+The writes of a thread to such memory between `copies_begin` and `copies_end` form a group of copies, which
 may complete later.  The memory must not be accessed until the thread has passed a `barrier`, or a
 `copies_barrier(groups, …)` after which all but its last `groups` groups are complete.
 """

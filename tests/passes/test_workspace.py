@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from dlc_core.arith import eval_expr
-from dlc_core.diag import CodegenError
+from dlc_core.decisions import forced
+from dlc_core.diag import CodegenError, RuntimeFailure
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, as_expr, const_value
+from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir import workspace
 from dlc_core.passes.tir.flatten import flatten_and_simplify
-from dlc_core.passes.tir.workspace import hoist_workspace
+from dlc_core.passes.tir.registers import promote_registers
+from dlc_core.passes.tir.storage import StorageRewrite
+from dlc_core.passes.tir.workspace import HoistWorkspace, hoist_workspace
+from dlc_core.target import Description, MemoryScope
+from dlc_core.testing.schedules import target_of
 from dlc_core.tir import interpreter
 from dlc_core.tir.failures import with_parameters
 from dlc_core.tir.functor import stmts
@@ -135,3 +141,92 @@ def test_the_record_of_checks_stays_the_last_buffer(small_stack) -> None:
     assert [b.name for b in hoisted.buffers] == ["out", "t", record.name]
     assert hoisted.params[2:] == (record, *checked.scalars)
     verify_func(hoisted)
+
+
+def through(scope: str, size: int, inner: str = "") -> PrimFunc:
+    """out = x[::-1] through a temporary of a scope; with `inner` through a second one, inside the first."""
+    i, j, k = Var("i"), Var("j"), Var("k")
+    x, out = Buffer("x", (size,), "float32"), Buffer("out", (size,), "float32")
+    t, u = (
+        Buffer("tile", (size,), "float32", scope=scope),
+        Buffer("second", (size,), "float32", scope=inner or scope),
+    )
+    fill = For(i, as_expr(0), as_expr(size), Store(t, (i,), x[i]))
+    drain = For(j, as_expr(0), as_expr(size), Store(out, (j,), t[size - 1 - j]))
+    if not inner:
+        return PrimFunc("f", (x, out), Alloc(t, seq(fill, drain)))
+    again = For(k, as_expr(0), as_expr(size), Store(u, (k,), t[k]))
+    last = For(j, as_expr(0), as_expr(size), Store(out, (j,), u[size - 1 - j]))
+    return PrimFunc("f", (x, out), Alloc(t, seq(fill, Alloc(u, seq(again, last)))))
+
+
+def allocated(func: PrimFunc) -> list[str]:
+    return [s.buffer.name for s in stmts(func.body) if isinstance(s, Alloc)]
+
+
+@pytest.mark.parametrize(("scope", "moves"), [("global", True), ("local", True), ("spad", False)])
+def test_only_buffers_in_main_memory_move(scope: str, moves: bool) -> None:
+    made = hoist_workspace(through(scope, 1 << 16), stack=1 << 10)
+    assert (allocated(made) == []) == moves
+    assert made.attrs.get("workspaces", 0) == moves
+
+
+def hoisted_on(machine: Description, func: PrimFunc) -> PrimFunc:
+    return HoistWorkspace().run_function(func, PassContext(target=target_of(machine)))
+
+
+def test_a_scratchpad_buffer_that_does_not_fit_is_an_error() -> None:
+    pad = MemoryScope("spad", bytes=128 << 10)
+    machine = Description(memory_scopes=("global", "local", pad), stack_bytes=1 << 10)
+    assert allocated(hoisted_on(machine, through("spad", 1 << 15))) == ["tile"]
+    with pytest.raises(
+        CodegenError,
+        match=r"f: buffer tile of 262,144 bytes does not fit the scope 'spad'[^$]*scope has 131,072 bytes",
+    ):
+        hoisted_on(machine, through("spad", 1 << 16))
+
+
+def test_buffers_that_exist_together_share_the_capacity() -> None:
+    machine = Description(memory_scopes=("global", MemoryScope("spad", bytes=1 << 10)))
+    hoisted_on(machine, through("spad", 128, "spad"))
+    with pytest.raises(CodegenError, match=r"second of 800 bytes does not fit[^$]*other buffers.*take 800"):
+        hoisted_on(machine, through("spad", 200, "spad"))
+    func = through("spad", 200, "spad")
+    with pytest.raises(RuntimeFailure, match=r"second of 800 bytes[^$]*224 of its 1,024 bytes are free"):
+        interpreter.run(
+            func, np.zeros(200, np.float32), np.zeros(200, np.float32), capacities=machine.capacities
+        )
+
+
+def test_the_arena_takes_no_scratchpad_buffer() -> None:
+    machine = Description(memory_scopes=("global", "spad"))
+    with forced("temporaries.memory=arena"):
+        assert allocated(hoisted_on(machine, through("spad", 64))) == ["tile"]
+        assert allocated(hoisted_on(machine, through("local", 64))) == []
+
+
+@pytest.mark.parametrize(("scope", "kept"), [("local", []), ("spad", ["t"])])
+def test_registers_take_no_scratchpad_buffer(scope: str, kept: list[str]) -> None:
+    t, x, out = (
+        Buffer("t", (1,), "float32", scope=scope),
+        Buffer("x", (4,), "float32"),
+        Buffer("out", (4,), "float32"),
+    )
+    body = Alloc(t, seq(Store(t, (as_expr(0),), x[1]), Store(out, (as_expr(2),), t[0])))
+    assert allocated(promote_registers(PrimFunc("f", (x, out), body), 8)) == kept
+
+
+def test_shared_storage_has_the_largest_alignment() -> None:
+    i, j = Var("i"), Var("j")
+    x, out = Buffer("x", (64,), "float32"), Buffer("out", (64,), "float32")
+    large = Buffer("large", (64,), "float32", scope="spad", align=4)
+    small = Buffer("small", (32,), "float32", scope="spad", align=256)
+    first = Alloc(
+        small, seq(loop(i, 32, store(small, (i,), x[i])), loop(j, 32, store(out, (j,), small[31 - j])))
+    )
+    second = seq(loop(i, 64, store(large, (i,), x[i])), loop(j, 64, store(out, (j,), large[63 - j])))
+    func = PrimFunc("f", (x, out), Alloc(large, seq(first, second)))
+    made = StorageRewrite().run_function(func, PassContext())
+    bases = [s.buffer for s in stmts(made.body) if isinstance(s, Alloc) and s.buffer.align >= 256]
+    assert bases
+    assert all(s.base in bases for s in stmts(made.body) if isinstance(s, View))

@@ -17,6 +17,7 @@ from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.schedule.tree import EMPTY_STMT
 from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts, transform_each, transform_stmt
+from dlc_core.tir.scopes import in_main_memory
 from dlc_core.tir.stmt import Alloc, Let, PrimFunc, Seq, Stmt, Store, View, seq
 
 Indices = tuple[Expr, ...]
@@ -58,8 +59,13 @@ def _spine(body: Stmt) -> Iterator[tuple[Stmt, bool]]:
 
 
 def _is_promotable(alloc: Alloc) -> bool:
-    """Whether straight-line code writes each element, at a constant index, before it is read."""
+    """Whether straight-line code writes each element, at a constant index, before it is read.
+
+    Only temporaries in main memory are: a schedule chose the place of the others.
+    """
     buffer = alloc.buffer
+    if not in_main_memory(buffer):
+        return False
     known: dict[int, Indices] = {}
     for s, encloses_next in _spine(alloc.body):
         for part in (s,) if encloses_next else stmts(s):

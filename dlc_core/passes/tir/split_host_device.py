@@ -135,9 +135,9 @@ def launch_problems(kernel: PrimFunc, machine: Description) -> list[str]:
             threads *= size or 1
     if machine.group_threads and threads > machine.group_threads:
         found.append(f"a group has {threads} threads, {machine.group_threads} at most are possible")
-    known = ", ".join(machine.memory_scopes)
+    known = machine.scope_names
     scopes = dict.fromkeys(b.scope for b in allocations(kernel.body))
-    found += [f"there is no memory {s!r}: there is {known}" for s in scopes if s not in machine.memory_scopes]
+    found += [f"there is no memory {s!r}: there is {', '.join(known)}" for s in scopes if s not in known]
     shared = kernel.attrs.get("shared_bytes")
     if machine.shared_bytes and shared is not None and shared > machine.shared_bytes:
         found.append(f"a group shares {shared} bytes, {machine.shared_bytes} at most are possible")

@@ -90,7 +90,8 @@ class _Storage:
         for group in groups:
             ancestor = _common_ancestor(group)
             largest = max(group, key=_size)
-            if largest.alloc is ancestor:
+            align = max(temporary.buffer.align for temporary in group)
+            if largest.alloc is ancestor and largest.buffer.align == align:
                 base = largest.buffer
             else:
                 base = Buffer(
@@ -98,7 +99,7 @@ class _Storage:
                     (largest.elements,),
                     largest.buffer.dtype,
                     scope=largest.buffer.scope,
-                    align=max(temporary.buffer.align for temporary in group),
+                    align=align,
                 )
                 bases[ancestor].append(base)
             windows.update((temporary.alloc, base) for temporary in group if temporary.buffer is not base)

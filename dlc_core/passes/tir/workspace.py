@@ -11,7 +11,7 @@ split into parts, each of which runs its iterations in sequence. The number of p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from dlc_core.support.record import record
 from dlc_core.target import Description
 from dlc_core.tir.failures import parameters_of
 from dlc_core.tir.functor import child_stmts, move_accesses, substitute_stmt
+from dlc_core.tir.scopes import in_main_memory, oversized
 from dlc_core.tir.stmt import Alloc, For, PrimFunc, Stmt, View
 from dlc_core.tir.threads import has_axes
 
@@ -60,14 +61,16 @@ def hoist_workspace(
     `memory.max_slices`), which share no cache line of `line` bytes. Of nested parallel loops, only the
     outermost stays parallel.
 
-    Allocations inside thread loops stay, because they are in the device's memory. The exception is an
+    Allocations in memory scopes of their own, such as scratchpads, stay: only buffers in main memory move.
+    Allocations inside thread loops stay too, because they are in the device's memory. The exception is an
     allocation of symbolic size in a launch of a single thread. Expects flat buffers. Raises CodegenError if a
     size has no bound that is known before the program runs.
     """
     hoisted = {
         buffer: loops
         for buffer, loops in allocations_in_loops(func.body)
-        if not on_stack(buffer, stack)
+        if in_main_memory(buffer)
+        and not on_stack(buffer, stack)
         and (all(loop.kind != "thread" for loop in loops) or is_of_one_thread(buffer, loops))
     }
     if not hoisted:
@@ -116,6 +119,26 @@ def hoist_workspace(
         *func.scalars,
     )
     return replace(func, params=params, body=body).with_attrs(workspaces=len(moved))
+
+
+def check_capacity(func: PrimFunc, capacities: Mapping[str, int]) -> None:
+    """Check that the buffers in scopes of known capacity fit. `capacities` are bytes by scope.
+
+    Raises CodegenError with the kernel, the buffer, its bytes and the capacity.
+    """
+    for buffer, size, free in oversized(func.body, capacities):
+        whole = capacities[buffer.scope]
+        rest = (
+            ""
+            if free == whole
+            else f", of which other buffers that exist at the same time take {whole - free:,}"
+        )
+        raise CodegenError(
+            f"{func.name}: buffer {buffer.name} of {size:,} bytes does not fit the scope {buffer.scope!r}",
+            why=f"the scope has {whole:,} bytes{rest}",
+            hint="use smaller tiles",
+            spans=func.spans,
+        )
 
 
 def on_stack(buffer: Buffer, limit: int | None = None) -> bool:
@@ -237,9 +260,10 @@ class HoistWorkspace(PrimFuncPass):
         if context.target is None:
             return hoist_workspace(func)
         machine = context.target.describe()
+        check_capacity(func, machine.capacities)
         # Launches pass values in memory of their device, and never on the stack of the host.
         stack, parts = -1 if machine.thread_axes and has_axes(func.body) else machine.stack_bytes, 0
-        temporaries = allocations_in_loops(func.body)
+        temporaries = [(b, loops) for b, loops in allocations_in_loops(func.body) if in_main_memory(b)]
         if any(on_stack(buffer, stack) for buffer, _ in temporaries) and LOCATION.choose("stack") == "arena":
             stack = -1
         if any(not on_stack(buffer, stack) for buffer, _ in temporaries):
@@ -252,6 +276,7 @@ __all__ = [
     "STACK_BYTES",
     "HoistWorkspace",
     "allocations_in_loops",
+    "check_capacity",
     "hoist_workspace",
     "is_of_one_thread",
     "on_stack",

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,13 @@ from dlc_core.ir.expr import Expr, Var, const, const_value, ramp, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.tir.interpreter.stmts import Program
 from dlc_core.tir.interpreter.storage import CheckedMemory, Memory, Races, of_array
+from dlc_core.tir.scopes import oversized
 from dlc_core.tir.stmt import PrimFunc, Store
 from dlc_core.tir.threads import launch_axes
 
 Array = np.ndarray[Any, Any]
 Extern = Callable[..., Any]
+NO_CAPACITIES: Mapping[str, int] = MappingProxyType({})
 _programs: weakref.WeakKeyDictionary[PrimFunc, dict[tuple[bool, bool], Program]] = weakref.WeakKeyDictionary()
 
 
@@ -46,15 +49,24 @@ def run(
     externs: Mapping[str, Extern] | None = None,
     check: bool = False,
     reverse: bool = False,
+    capacities: Mapping[str, int] = NO_CAPACITIES,
 ) -> None:
     """Run a PrimFunc. Each buffer parameter is an array that is changed in place; each scalar is a number.
 
     Trailing scalars may be omitted if they are dims of the arrays. An array has the buffer's shape and dtype;
     for a buffer with strides it is the flat memory from the pointer on. `module` has the kernels of
     `kernel.*` calls. `externs` has the functions of `extern.*` calls. They get NumPy arrays for handles, and
-    are assumed to write all elements of these. Raises UsageError for wrong arguments, and RuntimeFailure for
-    an error in the program.
+    are assumed to write all elements of these. `capacities` are the bytes of memory scopes, such as
+    `Description.capacities`. Raises UsageError for wrong arguments, and RuntimeFailure for an error in the
+    program, or for buffers that exceed their scope.
     """
+    kernels_of_module = module.of_kind(PrimFunc).values() if module is not None else ()
+    for each in (func, *kernels_of_module) if capacities else ():
+        for buffer, size, free in oversized(each.body, capacities):
+            raise RuntimeFailure(
+                f"{each.name}: {buffer.name} of {size:,} bytes does not fit the scope {buffer.scope!r}",
+                why=f"{free:,} of its {capacities[buffer.scope]:,} bytes are free",
+            )
     races = Races() if check else None
     values = bind_arguments(func, args)
     pointers: list[Any] = []

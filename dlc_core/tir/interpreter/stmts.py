@@ -21,8 +21,9 @@ from dlc_core.tir.interpreter.intervals import UNKNOWN_INDEX, Intervals
 from dlc_core.tir.interpreter.storage import Races, allocate, bulk_copy
 from dlc_core.tir.interpreter.thread_group import ThreadGroup, exchanged
 from dlc_core.tir.intrinsics import CONVERGENT
+from dlc_core.tir.scopes import in_main_memory
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
-from dlc_core.tir.threads import GROUP, is_shared, level
+from dlc_core.tir.threads import GROUP, level
 
 PARALLEL_KINDS = ("parallel", "vectorized", "thread")
 MAX_NESTED_LOOPS = 15
@@ -141,7 +142,7 @@ class FunctionWriter(Writer):
                 size = size + (dim - 1) * stride
         pointer = self.fresh("p")
         type_ = self.helper(f"dtype_{buffer.dtype}", buffer.dtype)
-        shared = ", True" if is_shared(buffer) else ""
+        shared = "" if in_main_memory(buffer) else ", True"
         self.emit(f"{pointer} = (allocate({self.value(size)}, {type_}, races{shared}), 0, {type_})")
         self.bind(buffer, pointer)
 
