@@ -155,6 +155,7 @@ class LaunchDevice(SimulatedDevice):
                 start = time.perf_counter_ns()
                 self.execute(entry.program, launch, blocks)
                 yield launch, time.perf_counter_ns() - start
+            self.cycles += entry.cycles
 
         self.submit(lambda: add_figures(figures, spent()))
         self.sync()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable
 
@@ -14,10 +15,16 @@ Job = Callable[[], None]
 
 
 class Event:
-    """A position in a queue."""
+    """A position in a queue. `time` is the `time.perf_counter()` at which it was reached; 0 until then."""
 
     def __init__(self) -> None:
+        self.time = 0.0
         self._reached = threading.Event()
+
+    def _reach(self) -> None:
+        """Mark the position as reached."""
+        self.time = time.perf_counter()
+        self._reached.set()
 
     @property
     def done(self) -> bool:
@@ -61,7 +68,7 @@ class CommandQueue:
     def record(self) -> Event:
         """An event that is reached when all jobs submitted so far have finished."""
         event = Event()
-        self.submit(event._reached.set)
+        self.submit(event._reach)
         return event
 
     def wait(self) -> None:

@@ -11,13 +11,17 @@ which are integers, and addresses if the device has addresses.  These members ar
     measure(entry, buffers, scalars, threads, figures)
                                     a synchronous launch that adds, for each call of a kernel, its nanoseconds
                                     and 1 to figures[site]: int64, by the entry's call sites
+    cycles                          a counter of clock cycles that launches advance, an integer; profiles read it
+                                    before and after each segment while the device is idle, and divide by
+                                    `frequency` of the target's description
     copy(handle, source, from_handle, size) -> bool
                                     copies bytes directly from the memory of the device `source`, which may be
                                     the device itself; it comes after earlier and before later requests of
                                     both devices; False if the device cannot copy from that one
     alloc_guarded(layout) -> handle
                                     memory for guard mode: see `runtime.guard.mode.Layout`
-    record() -> event               a mark in the queue: `event.done`, `event.wait()`
+    record() -> event               a mark in the queue: `event.done`, `event.wait()`, and optionally
+                                    `event.time`, the `time.perf_counter()` at which it was reached
     check(artifact)                 raises ArtifactError if this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, by its artefact's metadata
     at(target) -> Device            the device that a target's options name, if there are several; opens none

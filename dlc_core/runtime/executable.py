@@ -34,16 +34,14 @@ from dlc_core.runtime.artefact.compiled import (
     MEMORY,
     PART,
     SAVE_HINT,
-    CompiledModel,
+    LoadableModel,
     check_exportable,
 )
 from dlc_core.runtime.artefact.saving import save
 from dlc_core.runtime.call.arrays import as_host, contiguous
 from dlc_core.runtime.call.bound import BoundCall
 from dlc_core.runtime.call.callers import caller_for
-from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.call.checked import Caller, device_errors
-from dlc_core.runtime.call.copying import Copying
 from dlc_core.runtime.call.session import InSteps
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
@@ -53,17 +51,17 @@ from dlc_core.support.lazy import lazy
 if TYPE_CHECKING:
     from dlc_core.runtime.host_program import program as hosted
     from dlc_core.runtime.measure import explain as explaining
-    from dlc_core.runtime.measure import kernels
     from dlc_core.runtime.measure import memory as call_memory
     from dlc_core.runtime.measure import profile as profiling
+    from dlc_core.runtime.measure import profile_calls
     from dlc_core.runtime.measure import timing as measure
     from dlc_core.target import cost
 else:
     cost = lazy("dlc_core.target.cost")
     explaining = lazy("dlc_core.runtime.measure.explain")
     hosted = lazy("dlc_core.runtime.host_program.program")
-    kernels = lazy("dlc_core.runtime.measure.kernels")
     measure = lazy("dlc_core.runtime.measure.timing")
+    profile_calls = lazy("dlc_core.runtime.measure.profile_calls")
     profiling = lazy("dlc_core.runtime.measure.profile")
     call_memory = lazy("dlc_core.runtime.measure.memory")
 
@@ -88,7 +86,7 @@ SHORT_SOURCE = 1 << 18
 """The maximum number of characters of code that artefacts keep by default."""
 
 
-class Executable(CompiledModel, InSteps):
+class Executable(LoadableModel, InSteps):
     """A compiled model on a device of this process.  Made by `dlc.compile`, `dlc.build` and `dlc.open`."""
 
     regions: Mapping[str, Executable]
@@ -193,7 +191,10 @@ class Executable(CompiledModel, InSteps):
         """Measure the time of each kernel in a call, as the mean of `runs` calls. The report also has the
         work of each kernel, and the shortest time that the target's description allows for it.
 
-        Raises UnsupportedError if the executable has no instrumented entry.
+        For a model with several targets, each segment is measured on its own device, and copies between
+        devices are measured too. A segment whose device measures no kernels has one row: its time is that of
+        the device's cycle counter, or else of this process's clock around the launch. `Row.measured` says
+        which. The report has the time line of one more call. Raises UsageError for fewer runs than one.
         """
         given = self._in_order(inputs) if isinstance(inputs, Mapping) else list(inputs)
         if runs < 1 or warmup < 0:
@@ -201,26 +202,7 @@ class Executable(CompiledModel, InSteps):
                 f"profile of {runs} runs after {warmup} warm-up runs", hint="measure at least one"
             )
         self.settle()
-        caller = self._caller or self._load()
-        sites = self.about.get("sites")
-        device_measures = isinstance(caller, Copying) and hasattr(caller.device, "measure")
-        if not (isinstance(caller, InPlace) or device_measures) or sites is None:
-            raise UnsupportedError(
-                "this executable has no instrumented entry",
-                why=f"device {self.target.kind.device!r}, or how it was compiled, does not make one",
-            )
-        if isinstance(caller, InPlace):
-            entry = self._loaded.entry(self.entry + profiling.PROFILE_SUFFIX)
-            run, figures = caller.measuring(entry, given, len(sites), self._threads)
-        else:
-            assert isinstance(caller, Copying)
-            run, figures = caller.measuring(given, len(sites), self._threads)
-        total = profiling.repeat(run, figures, runs, warmup)
-        times = [(int(t), int(n)) for t, n in figures[: len(sites)]]
-        machine = cost.Machine.of(self.target.describe())
-        (entry,) = kernels.entries_of(self)
-        limits = [limit for _, limit in entry.estimates(machine)]
-        return profiling.make_report(sites, times, limits, total, runs, self._threads, machine.executor)
+        return profile_calls.profile(self, given, runs, warmup)
 
     def time_evaluator(
         self,
@@ -306,6 +288,13 @@ class Executable(CompiledModel, InSteps):
         adds the kernels' measured times.
         """
         return explaining.explain(self, machine, measured)
+
+    def loaded_caller(self) -> Caller:
+        return self._caller or self._load()
+
+    def loaded_entry(self, symbol: str) -> Any:
+        self.loaded_caller()
+        return self._loaded.entry(symbol)
 
     def release(self) -> None:
         """Free the scratch memory that is kept for later calls."""

@@ -6,6 +6,7 @@ that can be called.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
 
 if TYPE_CHECKING:
+    from dlc_core.runtime.call.checked import Caller
     from dlc_core.runtime.host_program.program import Program
 
 SAVE_HINT = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
@@ -136,6 +138,20 @@ class CompiledModel:
         )
 
 
+class LoadableModel(CompiledModel, ABC):
+    """A compiled model whose code can be loaded into a device of this process."""
+
+    regions: Mapping[str, LoadableModel]
+
+    @abstractmethod
+    def loaded_caller(self) -> Caller:
+        """The call path. The code is loaded if it is not yet."""
+
+    @abstractmethod
+    def loaded_entry(self, symbol: str) -> Any:
+        """An entry point of the loaded code. Raises ArtifactError if there is none with this name."""
+
+
 def check_exportable(model: CompiledModel) -> None:
     """Raise UnsupportedError, with the reasons, unless all of a model is native code on compact tensors."""
     if model.parts:
@@ -166,4 +182,14 @@ def check_exportable(model: CompiledModel) -> None:
         )
 
 
-__all__ = ["ENTRIES", "HOST_WORK", "MEMORY", "PART", "SAVE_HINT", "WORK", "CompiledModel", "check_exportable"]
+__all__ = [
+    "ENTRIES",
+    "HOST_WORK",
+    "MEMORY",
+    "PART",
+    "SAVE_HINT",
+    "WORK",
+    "CompiledModel",
+    "LoadableModel",
+    "check_exportable",
+]

@@ -112,13 +112,26 @@ class InPlace(Checked):
         """A function that calls the instrumented entry point, and the array [sites, 2] that it adds
         nanoseconds and calls to.
         """
+        figures = np.zeros((max(1, sites), 2), np.int64)
+        return self._measuring(entry, inputs, figures, threads)[0], figures
+
+    def call_measured(self, entry: Any, inputs: Sequence[Any], figures: Host, threads: int) -> list[Host]:
+        """Call the instrumented entry point once, which adds to `figures`, and return the outputs."""
+        run, results = self._measuring(entry, inputs, figures, threads)
+        with device_errors(self._device):
+            run()
+        return results
+
+    def _measuring(
+        self, entry: Any, inputs: Sequence[Any], figures: Host, threads: int
+    ) -> tuple[Callable[[], None], list[Host]]:
         given = self._call_inputs(inputs)
         plan = self.plan(self.signature.call_sizes(given))
         results = self._call_results(given, plan)
-        figures = np.zeros((max(1, sites), 2), np.int64)
-        arguments = [*given, *results, self._weights, self.scratch(plan.arena), figures]
+        arena = self.scratch(plan.arena)
+        arguments = [*given, *results, self._weights, arena, figures]
         run = prepare(self._device, entry, [address(a) for a in arguments], plan.scalars, threads)
-        return keeping_alive(run, arguments), figures
+        return self.with_check_record(keeping_alive(run, arguments), arena), results
 
     def release(self) -> None:
         self._arenas.clear()

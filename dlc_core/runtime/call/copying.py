@@ -21,6 +21,9 @@ from dlc_core.runtime.guard.failures import RECORD_BYTES
 from dlc_core.runtime.interface.signature import Plan, Shape, Signature
 from dlc_core.runtime.memory.host import bytes_of, empty
 
+DeviceLaunch = Callable[[Any, Sequence[int], Sequence[int], int], None]
+"""The method `launch` of a device: (entry, buffers, scalars, threads)."""
+
 
 class Copying(Checked):
     """Calls on a device with its own memory."""
@@ -95,10 +98,14 @@ class Copying(Checked):
             raise UsageError(f"output {value.name!r} overlaps an input or another output")
 
     def start(
-        self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
+        self,
+        inputs: Sequence[NDArray],
+        threads: int,
+        empty: Callable[[Shape, DTypeLike], NDArray],
+        launch: DeviceLaunch | None = None,
     ) -> list[NDArray]:
         """Launch on arrays of the device, and return the outputs. `empty` allocates them. If the device is
-        `queued`, the outputs are not yet computed when this returns.
+        `queued`, the outputs are not yet computed when this returns. `launch` replaces the device's method.
         """
         plan = self.plan(self._call_sizes(inputs))
         values = self.signature.outputs
@@ -107,7 +114,7 @@ class Copying(Checked):
         try:
             with device_errors(self.device):
                 handles = [a.handle for a in (*inputs, *outputs, self._weights, arena)]
-                self.device.launch(self._entry, handles, plan.scalars, threads)
+                (launch or self.device.launch)(self._entry, handles, plan.scalars, threads)
             if self.signature.sites:
                 self._raise_recorded_on_device(arena)
             elif not self._queued:
@@ -161,27 +168,6 @@ class Copying(Checked):
 
         return self.with_dim_check(keeping_alive(bound, arguments), given), results
 
-    def measuring(self, inputs: Sequence[Any], sites: int, threads: int) -> tuple[Callable[[], None], Host]:
-        """A function that makes a call which the device measures, and the array [sites, 2] that it adds
-        nanoseconds and calls to.
-        """
-        host_arrays = self.contiguous_arrays(inputs)
-        given = [self._upload(a) for a in host_arrays]
-        plan = self.plan(self.signature.call_sizes(host_arrays))
-        values = self.signature.outputs
-        outs = [
-            NDArray.empty(self.device, s, v.type.dtype) for s, v in zip(plan.outputs, values, strict=True)
-        ]
-        arguments = [*given, *outs, self._weights, self._arena(plan.arena)]
-        figures = np.zeros((max(1, sites), 2), np.int64)
-        device: Any = self.device
-
-        def run() -> None:
-            with device_errors(device):
-                device.measure(self._entry, [a.handle for a in arguments], plan.scalars, threads, figures)
-
-        return keeping_alive(run, arguments), figures
-
     def release(self) -> None:
         self._free.clear()
 
@@ -220,4 +206,4 @@ class Copying(Checked):
         self._free.append(arena)
 
 
-__all__ = ["Copying"]
+__all__ = ["Copying", "DeviceLaunch"]

@@ -18,7 +18,7 @@ from dlc_core.ir.dtype import DType, DTypeLike, dtype
 from dlc_core.runtime.call.arrays import NDArray, contiguous
 from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.call.checked import Destinations, Host, device_errors
-from dlc_core.runtime.call.copying import Copying
+from dlc_core.runtime.call.copying import Copying, DeviceLaunch
 from dlc_core.runtime.call.donating import Donating, first_part, with_capacity
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.guard.failures import RECORD_BYTES
@@ -203,7 +203,11 @@ class GuardedCopying(Copying):
         super().__init__(signature, device, entry, weights)
 
     def start(
-        self, inputs: Sequence[NDArray], threads: int, empty: Callable[[Shape, DTypeLike], NDArray]
+        self,
+        inputs: Sequence[NDArray],
+        threads: int,
+        empty: Callable[[Shape, DTypeLike], NDArray],
+        launch: DeviceLaunch | None = None,
     ) -> list[NDArray]:
         signature = self.signature
         given = [
@@ -212,7 +216,7 @@ class GuardedCopying(Copying):
         ]
         names = (f"output {value.name!r}" for value in signature.outputs)
         return super().start(
-            given, threads, lambda shape, dtype_: self._empty(next(names), shape, dtype(dtype_))
+            given, threads, lambda shape, dtype_: self._empty(next(names), shape, dtype(dtype_)), launch
         )
 
     def _call_into(self, given: Sequence[Any], threads: int, out: Sequence[Any], plan: Plan) -> list[Any]:

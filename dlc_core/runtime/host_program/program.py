@@ -158,6 +158,11 @@ class Hosted(Allocating):
         run = self._run_resident if devices else self._run_segment
         self._steps = Steps(program.function(weights), run, self._segments, devices or None)
 
+    @property
+    def segments(self) -> Mapping[str, Caller]:
+        """The call paths of its segments and regions, by name."""
+        return self._segments
+
     def _run_segment(self, symbol: str, arrays: list[Any], threads: int) -> list[Any]:
         return self._segments[symbol].call(arrays, threads)
 
@@ -175,9 +180,9 @@ class Hosted(Allocating):
         given = self.contiguous_arrays(arrays)
         self.signature.bind_symbols(self.signature.call_sizes(given))
         if not self._pools:
-            return _unaliased(_flat(self._steps(given, threads)), given)
+            return _unaliased(flat_results(self._steps(given, threads)), given)
         try:
-            results = _unaliased(_flat(to_host(self._steps(given, threads))), given)
+            results = _unaliased(flat_results(to_host(self._steps(given, threads))), given)
         except BaseException:
             for pool in self._pools.values():
                 # An error of work that is still running must not be raised in the next call.
@@ -196,10 +201,10 @@ class Hosted(Allocating):
             pool.clear()
 
 
-def _flat(value: Any) -> list[Host]:
+def flat_results(value: Any) -> list[Host]:
     """The arrays of a result."""
     if isinstance(value, tuple):
-        return [a for item in value for a in _flat(item)]
+        return [a for item in value for a in flat_results(item)]
     return [np.asarray(value)]
 
 
@@ -212,4 +217,4 @@ def _unaliased(results: list[Host], given: Sequence[Host]) -> list[Host]:
     return copies
 
 
-__all__ = ["Hosted", "Program", "device_bytes_of"]
+__all__ = ["Hosted", "Program", "device_bytes_of", "flat_results"]

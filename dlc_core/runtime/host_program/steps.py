@@ -57,6 +57,8 @@ many results of the body. The reference slices and stacks the other values, so t
 Symbols = dict[Var, int]
 Step = Callable[[list[Any], Symbols, int], Any]
 """A function (slots, known dims, threads) -> the value of one node."""
+Watch = Callable[[Node, Step], Step]
+"""A function that replaces the step of a node by another one, such as one that measures it."""
 
 
 class _Pending:
@@ -170,8 +172,11 @@ class Steps:
         segments: Container[str],
         devices: Mapping[str, str] | None = None,
         functions: Functions | None = None,
+        watch: Watch | None = None,
     ) -> None:
+        """`watch` may replace the step of a node that the host computes. It is given arrays."""
         self._run = run
+        self._watch = watch
         self._segments = segments
         self._functions = Functions(function) if functions is None else functions
         self._devices = devices
@@ -274,12 +279,19 @@ class Steps:
         if n.op is PARAM or not isinstance(n.op, OpDecl):
             if functions_of(n):
                 group = n.attrs["function"]
-                return lambda values, dims, threads: evaluate(group, [values[i] for i in slots], symbols=dims)
+                return self._watched(
+                    n, lambda values, dims, threads: evaluate(group, [values[i] for i in slots], symbols=dims)
+                )
             raise UnsupportedError(f"a host program cannot have the node {n!r}", spans=n.spans)
         if functions_of(n):
             return self._control(n, n.op, slots)
         decl, attrs, type_ = n.op, n.attrs, n.type
-        return lambda values, dims, threads: apply(decl, [values[i] for i in slots], attrs, type_, dims)
+        return self._watched(
+            n, lambda values, dims, threads: apply(decl, [values[i] for i in slots], attrs, type_, dims)
+        )
+
+    def _watched(self, n: Node, step: Step) -> Step:
+        return step if self._watch is None else self._watch(n, step)
 
     def _segment(self, n: Node, slots: Sequence[int]) -> Step:
         run, symbol = self._run, n.attrs["symbol"]
@@ -297,14 +309,16 @@ class Steps:
 
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
             if symbol not in functions:
-                functions[symbol] = Steps(made[symbol], self._run, self._segments, self._devices, made)
+                functions[symbol] = Steps(
+                    made[symbol], self._run, self._segments, self._devices, made, self._watch
+                )
             return nested_call(symbol, lambda: functions[symbol]([values[i] for i in slots], threads))
 
         return step
 
     def _control(self, n: Node, decl: OpDecl, slots: Sequence[int]) -> Step:
         bodies = {
-            k: Steps(v, self._run, self._segments, self._devices, self._functions)
+            k: Steps(v, self._run, self._segments, self._devices, self._functions, self._watch)
             for k, v in n.attrs.items()
             if isinstance(v, Function)
         }
@@ -386,4 +400,4 @@ def _to_host_after(count: int | None, values: Sequence[Any]) -> list[Any]:
     return [v if count is None or i < count else to_host(v) for i, v in enumerate(values)]
 
 
-__all__ = ["Run", "Steps"]
+__all__ = ["Run", "Step", "Steps", "Symbols", "Watch"]

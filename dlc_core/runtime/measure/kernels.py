@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dlc_core.decisions import CHOICES, DECISIONS, SCHEDULE_RULE, Choice
 from dlc_core.graph.node import CALL_PRIM, nodes_of
@@ -16,14 +16,13 @@ from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.runtime.artefact.compiled import HOST_WORK, WORK, CompiledModel
 from dlc_core.runtime.host_program.nodes import FUNCTIONS, host_nodes
 from dlc_core.runtime.measure.profile import Report, Row
+from dlc_core.target import Target
 from dlc_core.target.cost import CYCLES, SEGMENT, Estimate, Machine, Work
+from dlc_core.target.reference import KIND as REFERENCE
 from dlc_core.target.reuse import OPERANDS, Operand, traffic_of
 
-if TYPE_CHECKING:
-    from dlc_core.target import Target
-
 KERNEL, REGION, HOST = "kernel", "region", "host"
-"""What a row is: a kernel; a region of a vendor's compiler; an op on the host."""
+"""The kinds of rows: a kernel, a region of a vendor's compiler, an op on the host."""
 
 
 @dataclass(frozen=True)
@@ -120,18 +119,21 @@ class Entry:
 
     segment: str
     owner: CompiledModel
-    """The executable that contains it, which has the target, the device and the number of threads."""
+    """The executable that contains it, which has the device and the number of threads."""
     kind: str
     sites: Sequence[Mapping[str, Any]]
+    index: int = -1
+    """The index of a host op in `host_nodes`."""
 
     @property
     def target(self) -> Target:
-        return self.owner.target
+        """The target that computes it. Ops on the host are computed as by the target `reference`."""
+        return Target(REFERENCE) if self.kind == HOST else self.owner.target
 
     @property
     def device(self) -> str:
-        """The name of the device; that of its kind's declaration if it is not installed."""
-        return str(getattr(self.owner.device, "name", self.target.kind.device))
+        """The name of the device, also if it is not installed; "host" for ops on the host."""
+        return HOST if self.kind == HOST else device_name(self.owner)
 
     def estimates(self, machine: Machine) -> list[tuple[Work, Estimate | None]]:
         """The work of each row and its estimated time; None if it depends on dims."""
@@ -150,6 +152,11 @@ class Entry:
             ]
 
 
+def device_name(exe: CompiledModel) -> str:
+    """The name of an executable's device, also if it is not installed."""
+    return str(getattr(exe.device, "name", exe.target.kind.device))
+
+
 def entries_of(exe: CompiledModel) -> Iterator[Entry]:
     """The entry points, regions and host ops of an executable, in the order of execution."""
     if exe.program is None:
@@ -159,7 +166,8 @@ def entries_of(exe: CompiledModel) -> Iterator[Entry]:
             yield Entry("", exe, KERNEL, exe.about.get("sites", ()))
         return
     function = exe.program.function(exe.weights)
-    on_host = dict(zip(host_nodes(function), exe.about.get(HOST_WORK, ())))
+    numbered = enumerate(zip(host_nodes(function), exe.about.get(HOST_WORK, ())))
+    on_host = {n: (index, found) for index, (n, found) in numbered if found is not None}
     sites: dict[str, list[Mapping[str, Any]]] = {}
     for site in exe.about.get("sites", ()):
         sites.setdefault(site.get(SEGMENT, ""), []).append(site)
@@ -171,8 +179,9 @@ def entries_of(exe: CompiledModel) -> Iterator[Entry]:
             yield from _of_region(symbol, regions.pop(symbol), placed.get(symbol, {}))
         elif symbol in sites:
             yield Entry(symbol, exe, KERNEL, sites.pop(symbol))
-        elif (record := on_host.pop(n, None)) is not None:
-            yield Entry("", exe, HOST, [{**record, "rule": "reference"}])
+        elif n in on_host:
+            index, found = on_host.pop(n)
+            yield Entry("", exe, HOST, [{**found, "rule": "reference"}], index)
 
 
 def _of_region(name: str, region: CompiledModel, placed: Mapping[str, Any]) -> Iterator[Entry]:
@@ -192,7 +201,7 @@ def kernels_of(exe: CompiledModel, machine: Machine, measured: Report | None) ->
         rows.setdefault((row.segment, row.kernel, row.nodes), []).append(row)
     kernels = []
     for entry in entries_of(exe):
-        own = machine if entry.owner is exe else Machine.of(entry.target.describe())
+        own = machine if entry.target == exe.target else Machine.of(entry.target.describe())
         for site, (work, estimate) in zip(entry.sites, entry.estimates(own), strict=True):
             name, nodes = site["kernel"], tuple(site.get("nodes", ()))
             remaining = rows.get((entry.segment, name, nodes))
@@ -237,4 +246,14 @@ def scheduled_cycles(choices: Iterable[Choice]) -> float:
     return max((one.cost for one in chosen if one and one.cost), default=0.0)
 
 
-__all__ = ["HOST", "KERNEL", "REGION", "Entry", "Kernel", "entries_of", "kernels_of", "scheduled_cycles"]
+__all__ = [
+    "HOST",
+    "KERNEL",
+    "REGION",
+    "Entry",
+    "Kernel",
+    "device_name",
+    "entries_of",
+    "kernels_of",
+    "scheduled_cycles",
+]

@@ -1,35 +1,53 @@
-"""Profiling: the time of each kernel in a call, measured by an instrumented copy of the entry.
+"""Profiles: the time of each kernel in a call, of each target, and of copies between devices.
 
 report = exe.profile([x])
 print(report)                       a table
 report.rows[0].milliseconds         the slowest kernel, for one call of the model
+report.targets                      the part of each target: multiply-adds, bytes, cycles, time
+report.timeline                     when each segment and copy ran, and on which device
+report.trace("trace.json")          the same for chrome://tracing and Perfetto
 report.to_json()
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dlc_core.diag import first_names
+from dlc_core.diag import UsageError, first_names
+from dlc_core.runtime.measure.timeline import Span, chrome_trace, timeline_text
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
-
-    from dlc_core.target.cost import Estimate
 
 PROFILE_SUFFIX = "__profile"
 """The suffix of the instrumented copy of an entry point."""
 
 SHOWN_NODES = 3
+WIDTH, WIDE = 140, 180
+"""The characters of a line of the text, and of one about several devices."""
+CODE, DEVICE, COUNTER, CLOCK = "code", "device", "counter", "clock"
+HOW = {
+    CODE: "a clock in the code, around each kernel",
+    DEVICE: "the device, for each kernel",
+    COUNTER: "the device's cycle counter, at the frequency of the target's description",
+    CLOCK: "this process's clock, around the launch and the wait for it",
+}
+"""The ways in which times are measured."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A call site of a kernel. Figures are for one call of the model."""
+    """A call site of a kernel. Figures are for one call of the model.
+
+    A segment whose kernels cannot be measured singly, an op that the host computes, and copies between two
+    devices are rows too.
+    """
 
     kernel: str
     nodes: tuple[str, ...]
@@ -37,7 +55,7 @@ class Row:
     calls: float
     milliseconds: float
     share: float
-    """The fraction of the time of all kernels, 0 to 1."""
+    """The fraction of the time of all rows and copies, 0 to 1."""
     flops: int | None
     """Arithmetic operations; None if unknown."""
     bytes: int | None
@@ -50,6 +68,18 @@ class Row:
     """The limit that determines `roofline`: `compute`, a cache level, or `memory`."""
     segment: str = ""
     """The segment of the host program that contains it; empty if the model is one native entry point."""
+    target: str = ""
+    """The target that it was compiled for; empty for copies."""
+    device: str = ""
+    """The device that ran it."""
+    measured: str = CODE
+    """How the time was measured: a key of `HOW`."""
+    multiply_adds: int | None = None
+    """Products that are added to a running sum in one run; None if unknown."""
+    cycles: float | None = None
+    """Cycles by the device's counter; None if it has none, or if it counts several kernels together."""
+    expected_cycles: float | None = None
+    """The cycles that the cost model predicts for its target, at the frequency of the description."""
 
     @property
     def attained(self) -> float | None:
@@ -74,6 +104,26 @@ class Row:
 
 
 @dataclass(frozen=True)
+class TargetTime:
+    """The part of one target in a call. A figure is None if a term of its sum is unknown."""
+
+    target: str
+    device: str
+    milliseconds: float
+    """The sum over its rows, one after the other."""
+    share: float
+    """The fraction of the time of all rows and copies, 0 to 1."""
+    multiply_adds: float | None
+    bytes: float | None
+    cycles: float | None
+    """Cycles by the device's counter; None if it has none."""
+    expected_cycles: float | None
+    multiply_adds_share: float | None
+    """The fraction of all multiply-adds, 0 to 1; None if there are none."""
+    bytes_share: float | None
+
+
+@dataclass(frozen=True)
 class Report:
     """The rows of all call sites, slowest first. `print` shows a table. `len`, iteration and indexing are by
     row.
@@ -87,6 +137,13 @@ class Report:
     threads: int
     executor: str = "thread"
     """The unit of `threads`: threads of the host, or units that kernels are launched on."""
+    transfers: tuple[Row, ...] = ()
+    """Copies between two devices, or a device and the host, by size."""
+    targets: tuple[TargetTime, ...] = ()
+    """The part of each target, by time."""
+    timeline: tuple[Span, ...] = ()
+    """When segments, host ops and copies ran in one more call. Launches are not measured singly there, so
+    that devices work at the same time as in other calls."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -101,18 +158,49 @@ class Report:
         """All figures as JSON text."""
         return json.dumps(asdict(self), indent=1)
 
-    def __rich__(self) -> Table:
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the time line in the trace event format of Chrome, which chrome://tracing and Perfetto show.
+
+        Raises UsageError if the file cannot be written.
+        """
+        try:
+            Path(path).write_text(json.dumps(chrome_trace(self.timeline), indent=1), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"the trace {os.fspath(path)} cannot be written", why=str(error)) from None
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether more than one device took part, or kernels were not measured singly."""
+        singly = {row.measured for row in self.rows} <= {CODE, DEVICE}
+        return len(self.targets) > 1 or bool(self.transfers) or not singly
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        parts: list[RenderableType] = [self._table()]
+        if self.is_divided:
+            methods = dict.fromkeys(row.measured for row in (*self.rows, *self.transfers))
+            parts.append(Text("\n".join(f"{key}: measured by {HOW[key]}" for key in methods)))
+            parts.append(self._target_table())
+            parts.append(Text(timeline_text(self.timeline)))
+        return Group(*parts)
+
+    def _table(self) -> Table:
         from rich.table import Table
 
         threads = f"{self.threads} {self.executor}{'s' * (self.threads != 1)}"
         table = Table(title=f"{self.milliseconds:.3f} ms a call, {threads}, mean of {self.runs}")
-        table.add_column("kernel", overflow="fold")
-        table.add_column("model nodes", overflow="fold")
-        for name in ("calls", "ms", "share", "MFLOP", "MB", "GFLOP/s", "GB/s", "roofline ms", "of it"):
+        divided = self.is_divided
+        for name in ("kernel", *(("device",) if divided else ()), "model nodes"):
+            table.add_column(name, overflow="fold")
+        own = ("cycles", "measured") if divided else ()
+        for name in ("calls", "ms", "share", "MFLOP", "MB", "GFLOP/s", "GB/s", "roofline ms", "of it", *own):
             table.add_column(name, justify="right")
-        for row in self.rows:
+        for row in (*self.rows, *self.transfers):
             table.add_row(
                 row.kernel,
+                *([row.device] if divided else []),
                 first_names(row.nodes, SHOWN_NODES),
                 f"{row.calls:g}",
                 f"{row.milliseconds:.4f}",
@@ -123,13 +211,37 @@ class Report:
                 _number(row.gbytes),
                 "" if row.roofline is None else f"{row.roofline:.2g} {row.bound}",
                 "" if row.attained is None else f"{row.attained:.1%}",
+                *([_cycles(row.cycles, row.expected_cycles), row.measured] if divided else []),
+            )
+        return table
+
+    def _target_table(self) -> Table:
+        from rich.table import Table
+
+        table = Table()
+        table.add_column("target", overflow="fold")
+        table.add_column("device")
+        for name in ("ms", "share", "multiply-adds", "of all", "bytes", "of all", "cycles"):
+            table.add_column(name, justify="right")
+        for one in self.targets:
+            table.add_row(
+                one.target,
+                one.device,
+                f"{one.milliseconds:.4f}",
+                f"{one.share:.1%}",
+                "" if one.multiply_adds is None else f"{one.multiply_adds:g}",
+                "" if one.multiply_adds_share is None else f"{one.multiply_adds_share:.1%}",
+                "" if one.bytes is None else f"{one.bytes:g}",
+                "" if one.bytes_share is None else f"{one.bytes_share:.1%}",
+                _cycles(one.cycles, one.expected_cycles),
             )
         return table
 
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(width=140, color_system=None, highlight=False)
+        width = WIDE if self.is_divided else WIDTH
+        console = Console(width=width, color_system=None, highlight=False)
         with console.capture() as captured:
             console.print(self)
         return captured.get()
@@ -139,48 +251,11 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def repeat(run: Callable[[], None], figures: Any, runs: int, warmup: int) -> float:
-    """Call an instrumented entry `runs` times after `warmup` calls, which `figures` does not count. Returns
-    the seconds of all runs together.
-    """
-    for _ in range(warmup):
-        run()
-    figures[:] = 0
-    start = time.perf_counter()
-    for _ in range(runs):
-        run()
-    return time.perf_counter() - start
+def _cycles(counted: float | None, expected: float | None) -> str:
+    """Cycles by a counter; those that the model expects begin with "~"."""
+    if counted is not None:
+        return f"{counted:.0f}"
+    return "" if expected is None else f"~{expected:.0f}"
 
 
-def make_report(
-    sites: Sequence[Mapping[str, Any]],
-    times: Sequence[tuple[int, int]],
-    limits: Sequence[Estimate | None],
-    total: float,
-    runs: int,
-    threads: int,
-    executor: str,
-) -> Report:
-    """Make a report from the nanoseconds and calls of each call site, the estimates of the cost model, and
-    the seconds, each for all runs together.
-    """
-    total_time = sum(time for time, _ in times) or 1
-    rows = [
-        Row(
-            kernel=site["kernel"],
-            nodes=tuple(site.get("nodes", ())),
-            calls=calls / runs,
-            milliseconds=time / runs / 1e6,
-            share=time / total_time,
-            flops=site.get("flops"),
-            bytes=site.get("bytes"),
-            roofline=None if limit is None else limit.limit * 1e3,
-            bound="" if limit is None else limit.bound,
-        )
-        for site, (time, calls), limit in zip(sites, times, limits, strict=True)
-    ]
-    rows.sort(key=lambda row: -row.milliseconds)
-    return Report(tuple(rows), total / runs * 1e3, runs, threads, executor)
-
-
-__all__ = ["PROFILE_SUFFIX", "Report", "Row", "make_report"]
+__all__ = ["CLOCK", "CODE", "COUNTER", "DEVICE", "HOW", "PROFILE_SUFFIX", "Report", "Row", "TargetTime"]
