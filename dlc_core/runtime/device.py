@@ -11,9 +11,9 @@ which are integers, and addresses if the device has addresses.  These members ar
     measure(entry, buffers, scalars, threads, figures)
                                     a synchronous launch that adds, for each call of a kernel, its nanoseconds
                                     and 1 to figures[site]: int64, by the entry's call sites
-    cycles                          a counter of clock cycles that launches advance, an integer; profiles read it
-                                    before and after each segment while the device is idle, and divide by
-                                    `frequency` of the target's description
+    cycles                          a counter of clock cycles that launches advance, an integer; profiles
+                                    read it before and after each segment while the device is idle, and
+                                    divide by `frequency` of the target's description
     copy(handle, source, from_handle, size) -> bool
                                     copies bytes directly from the memory of the device `source`, which may be
                                     the device itself; it comes after earlier and before later requests of
