@@ -22,7 +22,7 @@ BAR = 40
 
 @dataclass(frozen=True)
 class Span:
-    """What one device did for some time."""
+    """A piece of work of one device, with its times."""
 
     name: str
     kind: str
