@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import MISSING, fields
+from inspect import getdoc
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dlc_core.plugin.registry import registry
+from dlc_core.schedule.rules import RULES
 from dlc_core.target import Target, TargetKind
 from dlc_core.target.facts import PREFIX
 
@@ -74,6 +76,9 @@ def targets(
         _print_options(console, kinds[0])
     if verbose:
         for each in kinds:
+            if kind is None:
+                for line in _restrictions(each):
+                    console.print(f"\n{each.name}: {escape(line)}", highlight=False)
             _print_description(console, Target(each).with_facts(_facts(numbers)))
     for name, claimants in known.clashes.items():
         console.print(
@@ -109,13 +114,33 @@ def _print_tag(name: str, facts: dict[str, str], as_json: bool) -> None:
 
 def _print_options(console: Console, kind: TargetKind) -> None:
     code = f"codegen {kind.codegen}" if kind.codegen else "no codegen: it takes parts of models"
-    console.print(f"\n{code}, device {kind.device}\n", highlight=False)
+    console.print(f"\n{code}, device {kind.device}", highlight=False)
+    for line in _restrictions(kind):
+        console.print(escape(line), highlight=False)
+    console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("option", "type", "default", "meaning"):
         table.add_column(title, overflow="fold")
     for option in kind.options:
         table.add_row(f"-{option.name}", option.kind, escape(str(option.default)), escape(option.help))
     console.print(table)
+
+
+def _restrictions(kind: TargetKind) -> list[str]:
+    """Lines about the nodes, schedule rules and passes of a kind."""
+    lines = []
+    known = registry().codegens
+    if kind.codegen in known and hasattr(known[kind.codegen], "supports"):
+        about = (getdoc(known[kind.codegen].supports) or "").partition("\n")[0]
+        lines.append(f"nodes: those that its code generator supports{f': {about}' if about else ''}")
+    if kind.rules is not None:
+        registry().import_deciders()
+        names = [rule.name for rule in (*RULES, *registry().schedule_rules.values())]
+        found = ", ".join(name for name in dict.fromkeys(names) if kind.allows_rule(name))
+        lines.append(f"schedule rules: {', '.join(kind.rules)} ({found or 'none is known'})")
+    if kind.disabled_passes:
+        lines.append(f"disabled passes: {', '.join(kind.disabled_passes)}")
+    return lines
 
 
 def _facts(texts: list[str] | None) -> dict[str, str]:
@@ -155,4 +180,6 @@ def _record(kind: TargetKind, plugin: str) -> dict[str, object]:
         "options": [
             {"name": o.name, "type": o.kind, "default": o.default, "help": o.help} for o in kind.options
         ],
+        "rules": kind.rules,
+        "disabled_passes": kind.disabled_passes,
     }

@@ -9,7 +9,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from dlc_core.diag import UsageError
+from dlc_core.driver.support import supported
 from dlc_core.driver.target_list import Targets
+from dlc_core.driver.trial import unscheduled
 from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, Type
@@ -31,7 +33,7 @@ def placement_of(targets: Targets) -> Placement | None:
     if not candidates and not own:
         return None
     automatic = targets.automatic | {str(targets.host)} if own else targets.automatic
-    return Placement(targets.host, (*candidates, *own), automatic, targets.place)
+    return Placement(targets.host, (*candidates, *own), automatic, targets.place, unscheduled)
 
 
 def candidates_of(target: Target, general: bool = True) -> list[Candidate]:
@@ -51,12 +53,11 @@ def _is_expressed(found: Match, target: Target) -> Verdict:
     """Whether a target's code generator supports a node."""
     n = found.root
     description = target.describe()
-    if not target.stages[:-1]:  # the target runs graphs directly
-        return True
-    why = why_host(n, description.control)
-    if why:
-        return why
-    return _dtypes_fit(n, description.dtypes)
+    if target.stages[:-1]:  # without, the target runs graphs directly
+        verdict: Verdict = why_host(n, description.control) or _dtypes_fit(n, description.dtypes)
+        if verdict is not True:
+            return verdict
+    return supported(n, target)
 
 
 def _computes(region: Region, target: Target) -> Verdict:

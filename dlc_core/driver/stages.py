@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
 
 from dlc_core.config import config as settings
 from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
-from dlc_core.diag import UsageError, similar
+from dlc_core.diag import TargetError, UsageError, similar
 from dlc_core.driver.request import DISABLED, FACTS, FAILED_REGIONS, PRECISION, CompileRequest
 from dlc_core.heuristics import HEURISTICS, merged
 from dlc_core.ir.module import IRModule
@@ -22,7 +23,7 @@ from dlc_core.plugin.registry import registry
 from dlc_core.plugin.used import check_target
 from dlc_core.runtime.guard.mode import GUARD
 from dlc_core.schedule.rules import RULES
-from dlc_core.target import Target
+from dlc_core.target import Target, TargetKind
 from dlc_core.target.target import STAGES
 
 
@@ -40,7 +41,7 @@ def context_for(request: CompileRequest) -> PassContext:
     forced = parse_forced(config.get(DECISIONS, "")).check()
     merged(config.get(HEURISTICS, "")).check()
     disabled = (*current.disabled, *config.get(DISABLED, ()))
-    rules = [rule.name for rule in (*RULES, *current.schedule_rules, *known.schedule_rules.values())]
+    rules = _schedule_rules(current)
     for name, value in forced.values.items():
         if name.partition(AT)[0] == SCHEDULE_RULE and value not in RULE.alternatives:
             _check_name(value, rules, "schedule rule", "`dlc rules --schedule` lists them")
@@ -57,6 +58,8 @@ def context_for(request: CompileRequest) -> PassContext:
         config=config,
     )
     check_names(context)
+    for each in (*request.targets.others, request.target):
+        _check_kind(each.kind, context)
     return context
 
 
@@ -68,15 +71,47 @@ def check_names(context: PassContext) -> None:
     """Raise UsageError if a context disables a pass or rule that there is not, or has an unknown setting."""
     known = registry()
     more = [type(one) for _, one in context.passes]
-    for name in context.disabled:
-        rewrites = (*REWRITES, *context.rules, *known.rules.values())
-        rules = (*RULES, *context.schedule_rules, *known.schedule_rules.values())
-        names = (*known.passes, *(cls.name for cls in more), *(rule.name for rule in (*rules, *rewrites)))
-        _check_name(name, names, "pass or rule", "`dlc passes` and `dlc rules` list them")
+    if context.disabled:
+        names = _names_to_disable(context)
+        for name in context.disabled:
+            _check_name(name, names, "pass or rule", "`dlc passes` and `dlc rules` list them")
     read = {name for cls in (*known.passes.values(), *more) for name in (cls.setting, *cls.settings)}
     declared = sorted({*DRIVER_SETTINGS, *read} - {""})
     for name in context.config:
         _check_name(name, declared, "setting of compiles", f"there are {', '.join(declared)}")
+
+
+def _schedule_rules(context: PassContext) -> list[str]:
+    """The names of all schedule rules."""
+    known = registry().schedule_rules.values()
+    return [rule.name for rule in (*RULES, *context.schedule_rules, *known)]
+
+
+def _names_to_disable(context: PassContext) -> list[str]:
+    """The names of all passes, rewrite rules and schedule rules."""
+    known = registry()
+    passes = (*known.passes, *(one.name for _, one in context.passes))
+    rewrites = (*REWRITES, *context.rules, *known.rules.values())
+    return [*passes, *(rule.name for rule in rewrites), *_schedule_rules(context)]
+
+
+def _check_kind(kind: TargetKind, context: PassContext) -> None:
+    """Raise TargetError if a kind lists rules or passes that there are not."""
+    lists = {
+        "rules": (kind.rules or (), _schedule_rules, "schedule rule"),
+        "disabled_passes": (kind.disabled_passes, _names_to_disable, "pass or rule"),
+    }
+    for field, (patterns, names_of, what) in lists.items():
+        names = names_of(context) if patterns else []
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                close = similar(pattern.replace("*", ""), names, 3)
+                raise TargetError(
+                    f"`{field}` of target kind {kind.name!r} has {pattern!r}, which matches no {what}",
+                    hint=f"did you mean {' or '.join(map(repr, close))}?"
+                    if close
+                    else "`dlc passes` and `dlc rules` list them",
+                )
 
 
 def _check_name(name: str, known: Iterable[str], what: str, hint: str) -> None:

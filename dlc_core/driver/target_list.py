@@ -83,7 +83,7 @@ def find_targets(
 ) -> Targets:
     """Return the targets of a compile for one target or several; the last takes all other nodes.
 
-    A kind without a code generator takes only regions of its partitioners; the best kind that runs on this
+    A target that takes only some nodes (`takes_all`) is not the last one: the best kind that runs on this
     machine is added after it.  The host of a target is also added, as the last target.  `place` maps names of
     ops, patterns or model nodes to targets.  A target that only `place` names takes only these nodes.
     """
@@ -91,7 +91,7 @@ def find_targets(
     if not listed:
         raise UsageError("there is no target in the list", hint='for example ["KIND", "KIND2"]')
     found = _with_host([find_target(one) for one in listed])
-    if not found[-1].kind.codegen:
+    if not takes_all(found[-1]):
         found.append(_any_host())
     texts = [str(one) for one in found]
     if len(set(texts)) < len(texts):
@@ -106,6 +106,18 @@ def find_targets(
             others.append(one)
         placed.append((name, str(one)))
     return Targets(host, tuple(others), automatic, tuple(placed))
+
+
+def takes_all(target: Target) -> bool:
+    """Whether a target can take all nodes of a model, so that it can be the last one.
+
+    It cannot without a code generator, if the kind lists its schedule rules, or if the code generator says
+    which nodes it supports.  The code generators of kinds that can be the default target take all nodes.
+    """
+    kind = target.kind
+    if not target.codegen or kind.rules is not None:
+        return False
+    return kind.host_rank > 0 or not hasattr(registry().codegens.get(target.codegen), "supports")
 
 
 def _with_host(targets: Sequence[Target]) -> list[Target]:
@@ -140,4 +152,4 @@ def _find_among(assigned: TargetLike, known: Sequence[Target]) -> Target | None:
     return one if one in known else None
 
 
-__all__ = ["TargetLike", "Targets", "find_target", "find_targets"]
+__all__ = ["TargetLike", "Targets", "find_target", "find_targets", "takes_all"]

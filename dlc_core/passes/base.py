@@ -102,6 +102,10 @@ class PassContext:
             raise UsageError(f"PassContext has no field {min(unknown)!r}", hint=f"it has: {known}")
         return replace(self, **changes)
 
+    def leaves_out(self, name: str) -> bool:
+        """Whether the pass or rule with this name is disabled, here or by the kind of the target."""
+        return name in self.disabled or (self.target is not None and self.target.kind.disables(name))
+
     @staticmethod
     def current() -> PassContext:
         """Return the innermost context that is entered, or the default one."""

@@ -48,7 +48,7 @@ class Pipeline:
         """Return the passes that run under a context: of its level, and not disabled."""
         return Pipeline(
             tuple(
-                p for p in self.passes if p.min_level <= context.opt_level and p.name not in context.disabled
+                p for p in self.passes if p.min_level <= context.opt_level and not context.leaves_out(p.name)
             )
         )
 

@@ -54,6 +54,10 @@ class Codegen(Protocol):
       target, parts)` then takes such code by function name, also of functions that had another name, and the
       bodies of these functions may be missing. This allows compiles by several processes, and kernels from
       the cache.
+    - `supports(node)` or `supports(node, target)` returns True for a node of the graph that it takes, or the
+      reason why not as text. Then it takes only these nodes, and the others go to the next target. Nodes are
+      those after constant folding; nodes in bodies of control flow are asked for too. Without it a code
+      generator takes all nodes that have a lowering, in dtypes of the description.
     - `export(executable, path) -> list[Path]` writes files that run without Python.
     - `library(executable) -> bytes` returns a shared library without the weights. A saved file contains it
       for runtimes without Python (`exe.save(path, library=True)`).

@@ -217,6 +217,13 @@ class Description:
         """The default number of threads of parallel loops."""
         return self.cores if self.parallel else 1
 
+    @property
+    def multiplies_in_vectors(self) -> bool:
+        """Whether cores compute products of float32 in vectors: there are vectors, no thread axes, and no
+        matrix unit for float32."""
+        matrices = any(unit.a == "float32" for unit in self.matrix_units)
+        return self.lanes(32) > 1 and not self.thread_axes and not matrices
+
     def lanes(self, bits: int) -> int:
         """The number of elements of `bits` width in one vector register; 1 on a scalar machine."""
         return max(1, self.vector_bits // bits)

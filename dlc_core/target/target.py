@@ -15,6 +15,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -118,28 +119,44 @@ class TargetKind:
     foreign: tuple[str, ...] | None = None
     """The languages of texts of foreign functions that its code may contain, if it cannot call functions of
     the host; None if it can."""
+    rules: tuple[str, ...] | None = None
+    """The schedule rules that may schedule its kernels: names, in which `*` matches any text. A kernel that
+    none of them schedules is refused, and its nodes go to the next target. None allows all rules."""
+    disabled_passes: tuple[str, ...] = ()
+    """Passes, algorithms and rules that compiles for the kind leave out: names, in which `*` matches any
+    text."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem, _GuardedCheck):
             object.__setattr__(self, "problem", _GuardedCheck(self.problem))
+        self._check_names()
         taken = [option.name for option in self.options if option.name in ATTRIBUTES]
         if taken:
             raise TargetError(
                 f"target kind {self.name!r} declares the option -{taken[0]}", hint="every target has it"
             )
 
-    def asked(self, name: str, options: Mapping[str, Any]) -> Any:
-        """The result of one of its functions of the options. Raises TargetError if the function raises."""
-        try:
-            return getattr(self, name)(options)
-        except DlcError:
-            raise
-        except Exception as error:
+    def _check_names(self) -> None:
+        for name in ("rules", "disabled_passes"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                hint = f"write {name}=({value!r},)"
+                raise TargetError(f"`{name}` of target kind {self.name!r} is text", hint=hint)
+            if value is not None:
+                object.__setattr__(self, name, tuple(value))
+        if self.rules == ():
             raise TargetError(
-                f"the target kind {self.name!r} cannot {_MEANINGS[name]}",
-                why=f"`{name}` raised {type(error).__name__}: {error}",
-                hint="this is a defect of the plugin that declares the kind",
-            ) from error
+                f"target kind {self.name!r} allows no schedule rule, so it can run no kernel",
+                hint='for programs without schedules, write disabled_passes=("schedule_kernels",)',
+            )
+
+    def allows_rule(self, name: str) -> bool:
+        """Whether the schedule rule with this name may schedule its kernels."""
+        return self.rules is None or any(fnmatchcase(name, each) for each in self.rules)
+
+    def disables(self, name: str) -> bool:
+        """Whether compiles for the kind leave out the pass or rule with this name."""
+        return any(fnmatchcase(name, each) for each in self.disabled_passes)
 
     def option(self, name: str) -> Option:
         for option in self.options:
@@ -165,6 +182,20 @@ class TargetTag:
     name: str
     target: str
     doc: str
+
+
+def _asked(kind: TargetKind, name: str, options: Mapping[str, Any]) -> Any:
+    """The result of a kind's function of the options. Raises TargetError if the function raises."""
+    try:
+        return getattr(kind, name)(options)
+    except DlcError:
+        raise
+    except Exception as error:
+        raise TargetError(
+            f"the target kind {kind.name!r} cannot {_MEANINGS[name]}",
+            why=f"`{name}` raised {type(error).__name__}: {error}",
+            hint="this is a defect of the plugin that declares the kind",
+        ) from error
 
 
 THREADS = "num-threads"
@@ -317,7 +348,7 @@ class Target:
     @cached_property
     def _description(self) -> Description:
         # Cached: passes read it for each kernel, and querying the machine takes a millisecond.
-        found = self.kind.asked("describe", self.values())
+        found = _asked(self.kind, "describe", self.values())
         if not isinstance(found, Description):
             raise TargetError(
                 f"the target kind {self.kind.name!r} cannot describe its machine",
@@ -330,7 +361,7 @@ class Target:
     def stages(self) -> Stages:
         """The stages of a compile for this target."""
         given = self.kind.stages
-        found = self.kind.asked("stages", self.values()) if callable(given) else given
+        found = _asked(self.kind, "stages", self.values()) if callable(given) else given
         return tuple(found)
 
     @property
@@ -341,7 +372,7 @@ class Target:
     @property
     def identity(self) -> str:
         """The inputs of code generation other than the target's text."""
-        return str(self.kind.asked("identity", self.values()))
+        return str(_asked(self.kind, "identity", self.values()))
 
     def to_json(self) -> str:
         return json.dumps(self._data())

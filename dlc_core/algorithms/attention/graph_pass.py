@@ -72,7 +72,7 @@ def _recognize(function: Function, context: PassContext) -> Function:
     """Replace operations that compute only an attention by the attention op."""
     used = Counter(arg for n in post_order(function.body) for arg in dict.fromkeys(n.args))
     used.update(function.results)
-    rules = [rule for rule in RULES if rule.name not in context.disabled]
+    rules = [rule for rule in RULES if not context.leaves_out(rule.name)]
 
     def visit(old: Node, new: Node) -> Node | None:
         if old.op is not MATMUL:

@@ -16,13 +16,14 @@ CONV = OPS["conv"]
 def filtering_core(context: PassContext) -> Core | None:
     """The core for the cost model.
 
-    None on machines without vectors or with thread axes, for which the cost model does not hold.  Also None
-    if activations become narrow: direct products are as fast then, and transforms would round again.
+    None on machines without vectors, with thread axes or with matrix units of float32, for which the cost
+    model does not hold.  Also None if activations become narrow: direct products are as fast then, and
+    transforms would round again.
     """
     if context.target is None:
         return None
     machine = context.target.describe()
-    if machine.lanes(32) < 2 or machine.thread_axes or lowers_activations(context):
+    if not machine.multiplies_in_vectors or lowers_activations(context):
         return None
     return Core.of(machine, machine.workers)
 

@@ -56,7 +56,7 @@ class Strassen(GraphPass):
             return function
         machine = context.target.describe()
         lanes = machine.lanes(32)
-        if lanes < 2 or machine.thread_axes:
+        if not machine.multiplies_in_vectors:
             return function
         core = Core.of(machine, machine.workers)
 

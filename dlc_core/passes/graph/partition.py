@@ -68,6 +68,8 @@ class Placement:
     candidates: tuple[Candidate, ...]
     automatic: frozenset[str]
     place: tuple[tuple[str, str], ...] = ()
+    unscheduled: Callable[[Function, Target, PassContext], Mapping[Node, str]] = lambda *_: {}
+    """The nodes of a region that no schedule rule of a target's kind schedules, with the reasons."""
 
     def patterns(self) -> Mapping[str, RegionPattern]:
         """Return the patterns of all candidates by the names that `place` may use."""
@@ -93,12 +95,13 @@ class Partition(Pass):
     """Assign parts of the graph to other targets, by the context's placement."""
 
     name: ClassVar[str] = "partition"
+    checks_model: ClassVar[bool] = True
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         entry = module.functions.get(module.entry)
         if context.placement is None or not isinstance(entry, Function):
             return module
-        partitioner = _Partitioner(context.placement)
+        partitioner = _Partitioner(context.placement, context)
         made = partitioner.function(entry)
         return module.with_function(module.entry, made).with_attrs(placed=partitioner.record())
 
@@ -108,6 +111,7 @@ class _Partitioner:
     """Splits functions into regions, which are numbered over all functions."""
 
     placement: Placement
+    context: PassContext
     numbers: Iterator[int] = field(default_factory=count)
     regions: list[dict[str, Any]] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -149,14 +153,23 @@ class _Partitioner:
             for candidate in self.placement.candidates:
                 cover.add(candidate, offer(candidate))
             found = [_FoundRegion.of(graph, parts) for parts in merged(graph, cover.parts)]
-            refusals = [(each, why) for each in found if (why := each.why_not())]
+            refusals = [(n, each, why) for each in found if (why := each.why_not()) for n in each.members]
+            if not refusals:
+                refusals = [(n, each, why) for each in found for n, why in self._unscheduled(each).items()]
             if not refusals:
                 break
-            for each, why in refusals:
-                declined.update(((n, each.candidate), why) for n in each.members)
+            declined.update(((n, each.candidate), why) for n, each, why in refusals)
         for (n, candidate), why in declined.items():
             cover.refuse(n, candidate, why)
         return cover, found
+
+    def _unscheduled(self, region: _FoundRegion) -> dict[Node, str]:
+        """The members of a region that no schedule rule of its target's kind schedules, with the reasons."""
+        partitioner, target = region.candidate.partitioner, region.candidate.target
+        if target.kind.rules is None or partitioner.compile or partitioner.replacement:
+            return {}
+        found = self.placement.unscheduled(region.extracted.function, target, self.context)
+        return {n: found[copy] for n in region.members if (copy := region.extracted.copies[n]) in found}
 
     def _record_refusals(self, graph: Graph, cover: Cover) -> None:
         """Record why nodes are not on a preferred target."""

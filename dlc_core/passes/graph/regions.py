@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dlc_core.diag import Span, TargetError
+from dlc_core.diag import DlcError, Span, TargetError
 from dlc_core.graph.node import CONST, GET, Node
 from dlc_core.rewrite.pattern import Match, OpPattern, match, mismatch
 from dlc_core.support.record import record
@@ -44,6 +44,9 @@ class Candidate:
         what = f"a predicate of partitioner {self.partitioner.name!r} failed: {about}"
         try:
             found: object = verdict()
+        except DlcError as error:
+            error.details += (what, self.where())
+            raise error.at(spans) from error.__cause__
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise TargetError(what, why=why, spans=spans, details=[self.where()]) from error

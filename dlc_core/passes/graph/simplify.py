@@ -48,7 +48,8 @@ class Simplify(GraphPass):
             rule
             for rule in dict.fromkeys((*RULES, *context.rules))
             if rule.applied_by == self.name
-            and rule.name not in (*self.skip, *context.disabled)
+            and rule.name not in self.skip
+            and not context.leaves_out(rule.name)
             and (approximate or not rule.approximate)
         ]
         return apply_rules(function, rules, context)

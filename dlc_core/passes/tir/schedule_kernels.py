@@ -20,7 +20,7 @@ from dlc_core.decisions import (
     one_line,
     scope,
 )
-from dlc_core.diag import DlcError, PassError, ScheduleError
+from dlc_core.diag import DlcError, PassError, ScheduleError, UnsupportedError
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
@@ -30,6 +30,7 @@ from dlc_core.schedule import Schedule, Trace
 from dlc_core.schedule.rules import RULES, rules_for
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.support.record import record
+from dlc_core.target import Target
 from dlc_core.tir.functor import buffers_written, replace_scalars
 from dlc_core.tir.stmt import PrimFunc
 
@@ -49,10 +50,15 @@ TRACES = "traces"
 """The setting of a context that requests the traces of kernels."""
 
 
+class NoRuleError(UnsupportedError):
+    """A kernel that no schedule rule of the target's kind schedules."""
+
+
 @record(frozen=True)
 class ScheduleKernels(PrimFuncPass):
     """Schedule each kernel by the tuner's trace if there is one, else by schedule rules. `rules` names the
-    allowed rules; empty means all.
+    allowed rules; empty means all. If the target's kind lists its rules (`TargetKind.rules`), only these are
+    tried, and a kernel without a schedule raises NoRuleError.
 
     A tuner returns a Trace or its JSON. A kernel that it schedules has the attribute `rule` "tuned".
     If `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
@@ -94,6 +100,7 @@ class ScheduleKernels(PrimFuncPass):
                 if context.config.get(TRACES):
                     facts["trace"] = trace.tidied().as_python()
                 return _with_attrs(made, **facts)
+        _check_allowed(func, context, refused)
         return _with_attrs(func, rule="none", why_not=tuple(refused))
 
     def _attempts(
@@ -141,15 +148,33 @@ class ScheduleKernels(PrimFuncPass):
     def _candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
         own = rules_for(machine.description)
         found = [*(r for r in context.schedule_rules if r not in RULES), *own]
-        keys = () if context.target is None else context.target.keys
+        assert context.target is not None
+        target: Target = context.target
         allowed = [
             r
             for r in found
             if (not self.rules or r.name in self.rules)
-            and r.name not in context.disabled
-            and set(getattr(r, "keys", ())).issubset(keys)
+            and not context.leaves_out(r.name)
+            and target.kind.allows_rule(r.name)
+            and set(getattr(r, "keys", ())).issubset(target.keys)
         ]
         return sorted(allowed, key=lambda rule: -rule.priority)
+
+
+def _check_allowed(func: PrimFunc, context: PassContext, refused: Sequence[str]) -> None:
+    """Raise NoRuleError for a kernel without a schedule, if the kind of the target lists its rules."""
+    assert context.target is not None
+    kind = context.target.kind
+    if kind.rules is None:
+        return
+    found = "all that match refuse it" if refused else "none of them matches"
+    raise NoRuleError(
+        f"no schedule rule of the target kind {kind.name!r} schedules the kernel {func.name!r}",
+        spans=func.spans,
+        details=refused,
+        why=f"its rules are {', '.join(kind.rules)}, and {found}",
+        hint="assign its nodes to another target by `place`, or add a rule to the plugin",
+    )
 
 
 @contextmanager
