@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dlc_core.runtime.executable import Executable
 from dlc_core.target import Artifact
 
 EVERY = "*"
@@ -117,22 +116,4 @@ class _Evaluated(_Entry):
         return self.inner.evaluate(*args)
 
 
-def executable_on(exe: Executable, device: Any, artifact: Artifact | None = None) -> Executable:
-    """The same model on another device, with its code not yet loaded, and with another artefact if one is
-    given."""
-    return Executable(
-        exe.signature,
-        artifact or exe.artifact,
-        exe.weights,
-        exe.target,
-        device,
-        codegen=exe.codegen,
-        entry=exe.entry,
-        num_threads=exe.num_threads,
-        about=exe.about,
-        program=exe.program,
-        regions=exe.regions,
-    )
-
-
-__all__ = ["EVERY", "Faulty", "executable_on"]
+__all__ = ["EVERY", "Faulty"]

@@ -26,7 +26,8 @@ import pytest
 
 from dlc_core.runtime.guard.faults import reported
 from dlc_core.testing import running
-from dlc_core.testing.levels.base import TEST, case_of, owner_of
+from dlc_core.testing.levels.base import case_of, owner_of
+from dlc_core.testing.properties import TEST
 
 STACK_LINES = 14
 """The number of lines of the Python stack that are shown after a crash."""
@@ -102,13 +103,14 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
     name = getattr(item, "originalname", None) or item.name
     suite: Any = getattr(item, "cls", None)
     owner = owner_of(suite, name)
-    target = suite.settings.with_options(config).target
+    given = suite.settings.with_options(config)
+    target = given.target
     lines = [f"the process of the test {exit_text(worker.status())}", f"  target:     {target}"]
     if running := worker.last_test():
         lines.append(f"  running:    {running}")
     lines += [f"  at fault:   {line}" for line in worker.fault()]
     lines.append(f"  what to do: {HINT}")
-    described = [] if owner is None else [(TEST, [target, owner.level, case_of(owner, name)])]
+    test = None if owner is None else [target, owner.level, case_of(owner, name), given.limit_factor]
     stack = worker.stack()
     worker.close()
     return pytest.TestReport(
@@ -119,7 +121,7 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
         "\n".join(lines),
         "call",
         [("stack of the process", stack)] if stack else [],
-        user_properties=list(described),
+        user_properties=[] if test is None else [(TEST, test)],
     )
 
 

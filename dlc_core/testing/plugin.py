@@ -12,14 +12,15 @@ import pytest
 from dlc_core.support.lazy import lazy
 from dlc_core.testing import plain_imports
 from dlc_core.testing.levels import ISOLATED, LEVELS, ON_DEMAND
+from dlc_core.testing.properties import TEST
 
 if TYPE_CHECKING:
     from dlc_core.op import declare
-    from dlc_core.testing import isolation, report
+    from dlc_core.testing import collector, isolation
 else:
     declare = lazy("dlc_core.op.declare")
+    collector = lazy("dlc_core.testing.collector")
     isolation = lazy("dlc_core.testing.isolation")
-    report = lazy("dlc_core.testing.report")
 
 plain_imports.install()
 
@@ -49,6 +50,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write conformance.json and conformance.html to DIR, and print a table of ops and dtypes",
     )
     group.addoption(
+        "--dlc-badge",
+        metavar="FILE",
+        default="",
+        help="write a badge with the level passed and the share on the target: FILE (SVG) and, beside it, "
+        "JSON for shields.io",
+    )
+    group.addoption(
+        "--dlc-limit-factor",
+        type=float,
+        metavar="FACTOR",
+        help="multiply the time limits of cases and levels, for slow simulators",
+    )
+    group.addoption(
         "--dlc-isolate",
         action="store_true",
         help="run tests of all levels in a separate process, not only those of level 4: a kernel that "
@@ -66,9 +80,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes long; deselected by -m 'not slow'")
-    # If tests run in several processes, the main process collects all reports and writes the files.
-    if config.getoption("--dlc-report") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(report.Collector(config), "dlc-report")
+    # If tests run in several processes, the main process collects all reports.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Reports(config), "dlc-reports")
+
+
+class _Reports:
+    """Passes the reports of the kit's tests to a `Collector`, which is imported with the first of them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._folder = str(config.getoption("--dlc-report"))
+        self._badge = str(config.getoption("--dlc-badge"))
+        self._collector: collector.Collector | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if all(name != TEST for name, _ in report.user_properties):
+            return
+        if self._collector is None:
+            self._collector = collector.Collector(self._folder, self._badge)
+        self._collector.add(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._collector is None:
+            return
+        self._collector.finish()
+        if self._collector.problems() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._collector is None:
+            if self._folder or self._badge:
+                terminalreporter.write_line("no test of the conformance kit was run, so nothing is written")
+            return
+        self._collector.show(terminalreporter)
+        problems = self._collector.problems()
+        if problems:
+            terminalreporter.section("levels that did not run on the target", red=True)
+        for problem in problems:
+            terminalreporter.write_line(f"FAILED {problem}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

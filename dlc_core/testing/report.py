@@ -1,7 +1,7 @@
 """The report of the conformance kit: `pytest --dlc-report=DIR` writes conformance.json and conformance.html.
 
-`Collector` gathers the records of tests, from one process or from those of pytest-xdist. `summary` combines
-them in an order that does not depend on the order of the tests. Only durations differ between runs.
+`summary` combines the records of tests in an order that does not depend on the order of the tests. Only
+durations differ between runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,94 +19,31 @@ import pytest
 from dlc_core.diag import DlcError
 from dlc_core.driver import find_target
 from dlc_core.plugin.registry import registry
-from dlc_core.testing.catalogue import SYMBOLIC, case_names, op_case_names, unused_exemptions
+from dlc_core.testing.catalogue import case_names, op_case_names, unused_exemptions
 from dlc_core.testing.levels import LEVELS
-from dlc_core.testing.levels.base import FIGURES, OUTCOMES, TEST
+from dlc_core.testing.report_levels import Test, levels_of, percent, tally_of
 from dlc_core.testing.report_page import page
 from dlc_core.testing.runner import (
     EXPECTED,
     FAILED,
     NOT_RUN,
+    ON_HOST,
     PASSED,
     STATUSES,
     UNSUPPORTED,
     Outcome,
     expectations_of,
 )
+from dlc_core.testing.where import Tally
 from dlc_core.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 JSON, HTML = "conformance.json", "conformance.html"
-MARKS = {PASSED: "+", FAILED: "FAIL", UNSUPPORTED: "-", EXPECTED: "x", NOT_RUN: ""}
-_SKIPPED, _UNSUPPORTED = "Skipped: ", "unsupported: "
+MARKS = {PASSED: "+", FAILED: "FAIL", ON_HOST: "h", UNSUPPORTED: "-", EXPECTED: "x", NOT_RUN: ""}
+_SKIPPED = "Skipped: "
 
 
-@dataclass
-class Test:
-    """A test: its target, its level, its case, and its outcome."""
-
-    target: str
-    level: str
-    case: str
-    status: str = NOT_RUN
-    why: str = ""
-    seconds: float = 0.0
-    outcomes: list[Outcome] = field(default_factory=list)
-    figures: dict[str, float] = field(default_factory=dict)
-
-    __test__ = False
-
-    def cases(self) -> list[Outcome]:
-        """The outcomes of its cases, and its own if it has no cases or failed for another reason."""
-        own = Outcome(self.case, self.status, self.why)
-        if not self.outcomes:
-            return [own]
-        other_failure = self.status == FAILED and not any(o.status == FAILED for o in self.outcomes)
-        return [*self.outcomes, own] if other_failure else self.outcomes
-
-
-class Collector:
-    """The pytest plugin that gathers reports of tests and writes at the end."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.folder = Path(config.getoption("--dlc-report"))
-        self.tests: dict[str, Test] = {}
-        self.record: dict[str, Any] = {"targets": []}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        properties = dict(report.user_properties)
-        described: Any = properties.get(TEST)
-        if described is None:
-            return
-        target, level, case = described
-        parameter = report.nodeid.rpartition("[")[2].rstrip("]") if report.nodeid.endswith("]") else ""
-        name = f"{case}/{parameter}" if parameter else case
-        test = self.tests.setdefault(report.nodeid, Test(target, level, name))
-        test.seconds += report.duration
-        outcomes: Any = properties.get(OUTCOMES, [])
-        test.outcomes = [Outcome(*each) for each in outcomes]
-        figures: Any = properties.get(FIGURES, {})
-        test.figures = figures
-        if report.failed or ((report.when == "call" or report.skipped) and test.status != FAILED):
-            test.status, test.why = _verdict(report)
-
-    def pytest_sessionfinish(self) -> None:
-        if self.tests:
-            self.record = summary(self.tests.values())
-            write(self.folder, self.record)
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if not self.tests:
-            terminalreporter.write_line("--dlc-report: no test of the conformance kit was run")
-            return
-        for target in self.record["targets"]:
-            terminalreporter.section(f"conformance of {target['target']}: {target['verdict']}")
-            for line in table(target):
-                terminalreporter.write_line(line)
-        terminalreporter.write_line(f"written: {self.folder / JSON}, {self.folder / HTML}")
-
-
-def _verdict(report: pytest.TestReport) -> tuple[str, str]:
+def verdict_of(report: pytest.TestReport) -> tuple[str, str]:
     if report.passed:
         return PASSED, ""
     if report.skipped:
@@ -115,9 +51,8 @@ def _verdict(report: pytest.TestReport) -> tuple[str, str]:
             return EXPECTED, str(report.wasxfail)
         message = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reason = message.removeprefix(_SKIPPED)
-        if reason.startswith(_UNSUPPORTED):
-            return UNSUPPORTED, reason.removeprefix(_UNSUPPORTED)
-        return NOT_RUN, reason
+        status, colon, why = reason.partition(": ")
+        return (status, why) if colon and status in (UNSUPPORTED, ON_HOST) else (NOT_RUN, reason)
     crash = getattr(report.longrepr, "reprcrash", None)
     return FAILED, str(crash.message if crash is not None else report.longrepr)
 
@@ -153,42 +88,36 @@ def _of_target(text: str, tests: Sequence[Test]) -> dict[str, Any]:
     ordered = [cases[name] for name in sorted(cases, key=_in_order)]
     counts = Counter(o.status for o in ordered)
     seconds = round(sum(test.seconds for test in tests), 3)
+    levels = levels_of(ordered, tests)
+    failed = counts[FAILED] or any(level["problem"] for level in levels)
     return {
         "target": text,
         "kind": text.split()[0],
-        "verdict": FAILED if counts[FAILED] else PASSED if counts[PASSED] else NOT_RUN,
+        "verdict": FAILED if failed else PASSED if counts[PASSED] else NOT_RUN,
         "counts": {status: counts[status] for status in STATUSES},
         "seconds": seconds,
-        "levels": _levels(ordered, tests),
+        "share": tally_of(tests).share,
+        "levels": levels,
+        "shares": _shares(ordered),
         "ops": _ops(ordered),
         "exemptions": _exemptions(text, cases),
         "cases": [
             {"case": o.case, "status": o.status, "why": o.why}
+            | ({} if o.where is None else {"where": o.where.place, "share": round(o.where.share, 4)})
             | ({"figures": figures[o.case]} if o.case in figures else {})
             for o in ordered
         ],
     }
 
 
-def _levels(cases: Sequence[Outcome], tests: Sequence[Test]) -> list[dict[str, Any]]:
-    """The number of cases of each level by outcome. Cases without a test are `not run`."""
-    all_cases = Counter(name.partition("/")[0] for name in case_names() if not name.endswith(f"/{SYMBOLIC}"))
-    made = []
-    for number, level in enumerate(LEVELS):
-        own = [o for o in cases if o.case.startswith(f"{level}/")]
-        counts = Counter(o.status for o in own)
-        named = sum(not o.case.endswith(f"/{SYMBOLIC}") and o.status != NOT_RUN for o in own)
-        if level != "graphs":  # the number of random graphs is a setting
-            counts[NOT_RUN] = max(counts[NOT_RUN], all_cases[level] - named)
-        made.append(
-            {
-                "level": number,
-                "name": level,
-                "counts": {status: counts[status] for status in STATUSES},
-                "seconds": round(sum(test.seconds for test in tests if test.level == level), 3),
-            }
-        )
-    return made
+def _shares(cases: Sequence[Outcome]) -> dict[str, float]:
+    """The share on the target of the nodes of each op's cases in level 1."""
+    by_op: dict[str, Tally] = {}
+    for outcome in cases:
+        level, op, *_ = [*outcome.case.split("/"), ""]
+        if level == "ops" and outcome.where is not None:
+            by_op.setdefault(op, Tally()).add(outcome.case, outcome.where)
+    return {op: round(tally.share or 0.0, 4) for op, tally in sorted(by_op.items())}
 
 
 def _ops(cases: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
@@ -257,24 +186,28 @@ def table(target: Mapping[str, Any]) -> list[str]:
     }
     columns = list(dict.fromkeys(dtype for row in rows.values() for dtype in row))
     if rows:
-        lines += ["+ passed, - unsupported, x fails as expected", " ".join([" " * 20, *columns])]
+        words = "+ passed, h on host, - unsupported, x fails as expected; on: share of nodes on the target"
+        lines += [words, " ".join([" " * 20, "  on", *columns])]
     for op, row in rows.items():
         cells = [MARKS[row[d]["status"]] if d in row else "" for d in columns]
         line = " ".join(cell.center(len(dtype)) for cell, dtype in zip(cells, columns, strict=True))
-        lines.append(f"{op.ljust(20)} {line}".rstrip())
+        share = percent(target["shares"].get(op)).rjust(4)
+        lines.append(f"{op.ljust(20)} {share} {line}".rstrip())
     reasons: dict[str, None] = {}
     for case in target["cases"]:
-        if case["status"] not in (PASSED, NOT_RUN):
+        if case["status"] not in (PASSED, NOT_RUN, ON_HOST):
             parts = case["case"].split("/")
             name = parts[1] if parts[0] == "ops" and len(parts) == 4 else case["case"]
             reasons[f"{name}: {case['status']}: {(case['why'].splitlines() or [''])[0]}"] = None
     unused = [f"{e['name']}: this exemption covers no case" for e in target["exemptions"] if not e["used"]]
-    levels = [
-        f"level {each['level']} {each['name'].ljust(8)}"
-        + ", ".join(f"{count} {status}" for status, count in each["counts"].items() if count)
-        for each in target["levels"]
-    ]
-    return [*lines, *reasons, *unused, *levels]
+    return [*lines, *reasons, *unused]
 
 
-__all__ = ["HTML", "JSON", "Collector", "Test", "summary", "table", "write"]
+__all__ = [
+    "HTML",
+    "JSON",
+    "summary",
+    "table",
+    "verdict_of",
+    "write",
+]

@@ -7,10 +7,20 @@ from html import escape
 from typing import Any
 
 from dlc_core.diag import first_names
-from dlc_core.testing.runner import EXPECTED, FAILED, NOT_RUN, PASSED, STATUSES, UNSUPPORTED
+from dlc_core.testing.report_levels import percent
+from dlc_core.testing.runner import (
+    EXPECTED,
+    FAILED,
+    NOT_RUN,
+    ON_HOST,
+    PASSED,
+    STATUSES,
+    UNSUPPORTED,
+)
+from dlc_core.testing.where import PLACES
 
-SIGNS = {PASSED: "✓", FAILED: "✗", EXPECTED: "!", UNSUPPORTED: "–", NOT_RUN: "·"}
-CLASSES = {PASSED: "p", FAILED: "f", EXPECTED: "e", UNSUPPORTED: "u", NOT_RUN: "n"}
+SIGNS = {PASSED: "✓", FAILED: "✗", EXPECTED: "!", ON_HOST: "h", UNSUPPORTED: "–", NOT_RUN: "·"}
+CLASSES = {PASSED: "p", FAILED: "f", EXPECTED: "e", ON_HOST: "h", UNSUPPORTED: "u", NOT_RUN: "n"}
 
 STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #222 }
@@ -23,7 +33,7 @@ th { background: #f4f4f4; font-weight: 600 } td.n, td.c { text-align: right }
 .ops { overflow-x: auto } .ops td { text-align: center } .ops th.op, .ops td.op { text-align: left }
 .ops thead th { position: sticky; top: 0 }
 td.p, b.p { background: #dff3e0 } td.f, b.f { background: #f8c9c6 } td.e, b.e { background: #fde9b8 }
-td.u, b.u { background: #e8e8ee } .ops td.n { color: #aaa; text-align: center }
+td.u, b.u, td.h, b.h { background: #e8e8ee } .ops td.n { color: #aaa; text-align: center }
 b { padding: .05em .5em; border-radius: .3em; font-weight: 600 }
 code, pre { font: 12px/1.4 ui-monospace, monospace } pre { white-space: pre-wrap; margin: 0 }
 """
@@ -65,12 +75,21 @@ def _target(target: Mapping[str, Any]) -> Iterator[str]:
 
 def _levels(target: Mapping[str, Any]) -> Iterator[str]:
     yield "<h3>Levels</h3><table><thead><tr><th>level</th><th>cases</th>"
-    yield "".join(f"<th>{status}</th>" for status in STATUSES) + "<th>seconds</th></tr></thead>"
+    heads = (*STATUSES, *(f"{place} cases" for place in PLACES), "on the target", "seconds", "limit")
+    yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead>"
     for each in target["levels"]:
-        counts = "".join(f"<td class=c>{each['counts'][status] or ''}</td>" for status in STATUSES)
-        yield f"<tr><td class=c>{each['level']}</td><td>{each['name']}</td>{counts}"
-        yield f"<td class=c>{each['seconds']:.1f}</td></tr>"
+        numbers = [each["counts"][status] or "" for status in STATUSES]
+        numbers += [each["where"][place] or "" for place in PLACES]
+        numbers += [percent(each["share"]), f"{each['seconds']:.1f}", f"{each['limit']:g}"]
+        cells = "".join(f"<td class=c>{number}</td>" for number in numbers)
+        yield f"<tr><td class=c>{each['level']}</td><td>{each['name']}</td>{cells}</tr>"
     yield "</table>"
+    for each in target["levels"]:
+        if each["problem"]:
+            yield f"<p><b class=f>{FAILED}</b> Level {each['name']}: nothing ran on the target."
+            yield f"{_text(each['problem'])}</p>"
+        if each["over"]:
+            yield f"<p>Level {each['name']} took longer than its limit.</p>"
 
 
 def _failures(target: Mapping[str, Any]) -> Iterator[str]:
@@ -93,10 +112,12 @@ def _ops(target: Mapping[str, Any]) -> Iterator[str]:
     signs = ", ".join(f"{SIGNS[status]} {status}" for status in STATUSES)
     yield f"<h3>Operators</h3><p>{signs}; empty: the operator does not take the dtype.</p>"
     heads = "".join(f"<th>{_text(dtype)}</th>" for dtype in columns)
-    yield f"<div class=ops><table><thead><tr><th class=op>operator</th>{heads}</tr></thead>"
+    first = "<th class=op>operator</th><th>on the target</th>"
+    yield f"<div class=ops><table><thead><tr>{first}{heads}</tr></thead>"
     for op, row in ops.items():
         cells = "".join(_cell(row[dtype]) if dtype in row else "<td></td>" for dtype in columns)
-        yield f"<tr><td class=op>{_text(op)}</td>{cells}</tr>"
+        share = f"<td>{percent(target['shares'].get(op))}</td>"
+        yield f"<tr><td class=op>{_text(op)}</td>{share}{cells}</tr>"
     yield "</table></div>"
 
 
@@ -139,7 +160,7 @@ def _unsupported(target: Mapping[str, Any]) -> Iterator[str]:
     """Yield the reasons for skipped and expected failures, each with its cases."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for case in target["cases"]:
-        if case["status"] in (UNSUPPORTED, EXPECTED, NOT_RUN):
+        if case["status"] in (ON_HOST, UNSUPPORTED, EXPECTED, NOT_RUN):
             reasons.setdefault((case["status"], case["why"]), []).append(case["case"])
     if reasons:
         yield "<h3>Reasons</h3><table><tr><th>status</th><th>reason</th><th>cases</th></tr>"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
-from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.diag import DlcError, UnsupportedError, first_names
 from dlc_core.driver import find_target
 from dlc_core.graph.node import Function, functions_of, post_order
 from dlc_core.ir.module import IRModule
@@ -19,23 +19,42 @@ from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Target
 from dlc_core.testing.batch import Compiled, compile_all
+from dlc_core.testing.capability import is_partial, taken
 from dlc_core.testing.cases import Case, difference, outputs_of
 from dlc_core.testing.expectations import Expectations, ExpectedFailure, Unsupported
+from dlc_core.testing.limits import CaseTooLong, limited
 from dlc_core.testing.running import report
+from dlc_core.testing.where import Where, where_of
 
 PASSED, FAILED, UNSUPPORTED, EXPECTED = "passed", "failed", "unsupported", "fails as expected"
-NOT_RUN = "not run"
-STATUSES = (FAILED, EXPECTED, PASSED, UNSUPPORTED, NOT_RUN)
-"""The statuses of a case, in the order of precedence when several are combined."""
+ON_HOST, NOT_RUN = "on host", "not run"
+STATUSES = (FAILED, EXPECTED, PASSED, ON_HOST, UNSUPPORTED, NOT_RUN)
+"""The statuses of a case, in the order of precedence when several are combined. A case is `on host` if the
+target takes none of its nodes: it shows nothing about the target."""
+
+
+SHOWN = 6
+"""The maximum number of reasons of a skipped test."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a case, and the reason."""
+    """The outcome of a case, the reason, and where the case ran; None if it did not run."""
 
     case: str
     status: str
     why: str = ""
+    where: Where | None = None
+
+    def record(self) -> list[Any]:
+        """As JSON data."""
+        return [self.case, self.status, self.why, None if self.where is None else self.where.record()]
+
+    @staticmethod
+    def of_record(data: Sequence[Any]) -> Outcome:
+        """The value of `record()`."""
+        case, status, why, where = data
+        return Outcome(case, status, why, Where.of_record(where))
 
 
 @lru_cache(maxsize=8)
@@ -67,28 +86,58 @@ def run_cases(
     num_threads: int | None = 2,
     make: Callable[[IRModule], Executable] | None = None,
 ) -> list[Outcome]:
-    """Compile and run all cases that are not `Unsupported`. `make`, if given, compiles each module."""
+    """Compile and run all cases that are not `Unsupported`. `make`, if given, compiles each module.
+
+    Of the cases that a partial target takes nothing of, only the first is run: it tests the host.
+    """
     expectations = expectations_of(target.kind.name)
+    partial = make is None and is_partial(target)
     outcomes: list[Outcome] = []
     to_run: list[Case] = []
+    host_tested = False
     for case in cases:
         expected = expectations.of(case.name)
         if isinstance(expected, Unsupported):
             outcomes.append(Outcome(case.name, UNSUPPORTED, expected.reason))
-        else:
-            to_run.append(case)
-    modules = [c.module for c in to_run]
-    if make is None:
-        compiled = compile_all(modules, target, opt_level=opt_level, num_threads=num_threads)
-    else:
-        compiled = [_compile(make, module) for module in modules]
-    for case, result in zip(to_run, compiled, strict=True):
-        outcome = _outcome(case, result, target)
+            continue
+        where = taken(case.module, target, opt_level) if partial else None
+        if where is not None and not where.on:
+            if host_tested:
+                outcomes.append(Outcome(case.name, ON_HOST, where.why, where))
+                continue
+            host_tested = True
+        to_run.append(case)
+    compiled = _compiler([c.module for c in to_run], target, opt_level, num_threads, make, partial)
+    for index, case in enumerate(to_run):
+        try:
+            with limited(case.name, case.name.partition("/")[0]):
+                outcome = _outcome(case, compiled(index), target)
+        except CaseTooLong as error:
+            outcome = Outcome(case.name, FAILED, str(error))
         expected = expectations.of(case.name)
-        if isinstance(expected, ExpectedFailure):
+        if isinstance(expected, ExpectedFailure) and outcome.status != ON_HOST:
             outcome = _strict(outcome, expected.reason)
         outcomes.append(outcome)
     return outcomes
+
+
+def _compiler(
+    modules: Sequence[IRModule],
+    target: Target,
+    opt_level: int,
+    num_threads: int | None,
+    make: Callable[[IRModule], Executable] | None,
+    partial: bool,
+) -> Callable[[int], Compiled]:
+    """A function that returns the executable of a module by its index. Modules of a whole target are compiled
+    in groups, others when they are requested.
+    """
+    if make is not None:
+        return lambda index: _compile(make, modules[index])
+    options: dict[str, Any] = {"opt_level": opt_level, "num_threads": num_threads}
+    if partial:
+        return lambda index: compile_all(modules[index : index + 1], target, **options)[0]
+    return compile_all(modules, target, **options).__getitem__
 
 
 def _compile(make: Callable[[IRModule], Executable], module: IRModule) -> Compiled:
@@ -100,8 +149,8 @@ def _compile(make: Callable[[IRModule], Executable], module: IRModule) -> Compil
 
 def _strict(outcome: Outcome, reason: str) -> Outcome:
     if outcome.status == FAILED:
-        return Outcome(outcome.case, EXPECTED, reason)
-    return Outcome(outcome.case, FAILED, f"passes, though it is expected to fail: {reason}")
+        return replace(outcome, status=EXPECTED, why=reason)
+    return replace(outcome, status=FAILED, why=f"passes, though it is expected to fail: {reason}")
 
 
 def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
@@ -113,16 +162,20 @@ def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
             )
         return Outcome(case.name, FAILED, str(compiled))
     report(case.name, compiled)
+    where = where_of(compiled, target, case.module)
     try:
         for number, trial in enumerate(case.trials):
             found = outputs_of(compiled(*trial.inputs))
             wrong = difference(found, trial.expected, case.tolerances)
             if wrong is not None:
                 shapes = ", ".join(str(a.shape) for a in trial.inputs)
-                return Outcome(case.name, FAILED, f"{wrong} (trial {number}, inputs {shapes})")
+                why = f"{wrong} (trial {number}, inputs {shapes})"
+                return Outcome(case.name, FAILED, why if where.on else f"on the host: {why}", where)
     except DlcError as error:
-        return Outcome(case.name, FAILED, str(error))
-    return Outcome(case.name, PASSED)
+        return Outcome(case.name, FAILED, str(error), where)
+    if not where.on:
+        return Outcome(case.name, ON_HOST, where.why, where)
+    return Outcome(case.name, PASSED, where=where)
 
 
 def _without_lowering(case: Case) -> str:
@@ -147,13 +200,14 @@ def check_outcomes(outcomes: Sequence[Outcome]) -> None:
         pytest.fail("\n".join([f"{len(wrong)} of {len(outcomes)} cases fail", *shown, *more]), pytrace=False)
     if outcomes and not any(o.status == PASSED for o in outcomes):
         reasons = Counter(f"{o.status}: {o.why}" for o in outcomes)
-        pytest.skip("; ".join(reasons))
+        pytest.skip(first_names([reason for reason, _ in reasons.most_common()], SHOWN))
 
 
 __all__ = [
     "EXPECTED",
     "FAILED",
     "NOT_RUN",
+    "ON_HOST",
     "PASSED",
     "STATUSES",
     "UNSUPPORTED",

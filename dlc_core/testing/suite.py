@@ -10,8 +10,8 @@ has the tests that need no target.
 
 Options of pytest select tests: `--dlc-target`, `--dlc-level` (numbers or names of levels), `--dlc-dtypes`,
 `--dlc-ops`, `--dlc-fraction`. `--dlc-isolate` runs tests in a separate process, and `--dlc-guard` in guard
-mode. `--dlc-report=DIR` writes a report. `dlc_core.testing.conformance` is a suite for any target, without a
-test file.
+mode. `--dlc-limit-factor` multiplies the time limits. `--dlc-report=DIR` writes a report,
+`--dlc-badge=FILE` a badge. `dlc_core.testing.conformance` is a suite for any target, without a test file.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def conformance_suite(
     ops: Sequence[str] = (),
     fraction: float = 0.0,
     guard: str = "",
+    limit_factor: float = 1.0,
 ) -> type[Any]:
     """A class of tests for a target, given as text.
 
@@ -62,7 +63,8 @@ def conformance_suite(
     `graphs` is the number of random graphs; the slow tests compile ten times as many. `ops`
     restricts the ops (empty: all). `fraction` is the fraction of the declared roofline that level 5 requires.
     In a `guard` mode ("end" or "begin") each value has its own pages, and tests run in another process. An
-    access outside of a value then fails its test.
+    access outside of a value then fails its test. `limit_factor` multiplies the time limits of cases and of
+    levels (`testing.limits`).
     """
     unknown = [name for name in levels if name not in CLASSES]
     if unknown:
@@ -76,6 +78,7 @@ def conformance_suite(
         tuple(ops),
         fraction,
         guard,
+        limit_factor,
     )
     bases = (*(CLASSES[name] for name in CLASSES if name in levels), ExemptionsLevel)
     return type("Conformance", bases, {"settings": settings, "__doc__": f"Conformance of {target}."})

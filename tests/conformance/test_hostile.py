@@ -13,9 +13,11 @@ from dlc_core.driver import compile as compile_model
 from dlc_core.driver import find_target
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.runtime.call import copying
-from dlc_core.testing.faults import EVERY, Faulty, executable_on
+from dlc_core.testing.faults import EVERY, Faulty
+from dlc_core.testing.levels.device_models import layers
 from dlc_core.testing.levels.hostile import HostileLevel, check_fault
-from dlc_core.testing.levels.layers import inputs, layers
+from dlc_core.testing.levels.layers import inputs
+from dlc_core.testing.parts import executable_on
 from tests.backend.test_simulated import Device, Plugin
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))

@@ -251,7 +251,7 @@ def test_options_restrict_suites(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     row = next(line for line in done.stdout.splitlines() if line.startswith("relu "))
-    assert row.split() == ["relu", "+", "+", "+"]
+    assert row.split() == ["relu", "100%", "+", "+", "+"]
     assert "3 passed" in done.stdout
     record = json.loads((tmp_path / "out" / "conformance.json").read_text())
     (told,) = record["targets"]

@@ -25,11 +25,11 @@ from dlc_core.op import std
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.target.cost import Work
 from dlc_core.testing.cases import module_of
-from dlc_core.testing.faults import executable_on
 from dlc_core.testing.levels.device import DeviceLevel
+from dlc_core.testing.levels.device_models import layers
 from dlc_core.testing.levels.events import check_events, long_launch
-from dlc_core.testing.levels.layers import layers
 from dlc_core.testing.levels.speed import limit_of, seconds_of
+from dlc_core.testing.parts import executable_on
 from tests.backend.test_simulated import Device, Plugin
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from dlc_core.testing.report import Test, summary, table
+from dlc_core.testing.report import summary, table
+from dlc_core.testing.report_levels import Test
 from dlc_core.testing.report_page import page
 from dlc_core.testing.runner import Outcome
 

@@ -11,15 +11,14 @@ import pytest
 from dlc_core.config import config as knobs
 from dlc_core.target import Target
 from dlc_core.testing.expectations import Unsupported
-from dlc_core.testing.runner import Outcome, expectations_of, kind_of, usable_target
+from dlc_core.testing.limits import limited, scaled
+from dlc_core.testing.properties import OUTCOMES, TALLY, TEST
+from dlc_core.testing.runner import UNSUPPORTED, Outcome, expectations_of, kind_of, usable_target
+from dlc_core.testing.where import Tally, Where
 
 Record = Callable[[list[Outcome]], list[Outcome]]
+RanOn = Callable[[Where], None]
 Parameters = Callable[["Settings"], Sequence[Any]]
-
-OUTCOMES, TEST, FIGURES = "dlc-outcomes", "dlc-test", "dlc-figures"
-"""The names of properties of a test for the report: the outcomes of its cases; its target, level and case;
-measured numbers by name.
-"""
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,8 @@ class Settings:
     """The fraction of the declared roofline that level 5 requires."""
     guard: str = ""
     """The guard mode, if any (see `runtime.guard.mode`)."""
+    limit_factor: float = 1.0
+    """Multiplies the time limits of `testing.limits`."""
 
     def with_options(self, config: pytest.Config) -> Settings:
         """The settings with the options of the command line."""
@@ -49,6 +50,7 @@ class Settings:
 
         dtypes = items("--dlc-dtypes")
         fraction: float | None = config.getoption("--dlc-fraction", default=None)
+        factor: float | None = config.getoption("--dlc-limit-factor", default=None)
         return replace(
             self,
             target=config.getoption("--dlc-target", default="") or self.target,
@@ -58,6 +60,7 @@ class Settings:
             ops=items("--dlc-ops") or self.ops,
             fraction=self.fraction if fraction is None else fraction,
             guard=config.getoption("--dlc-guard", default="") or self.guard,
+            limit_factor=self.limit_factor if factor is None else factor,
         )
 
 
@@ -91,6 +94,17 @@ class Level:
             yield
 
     @pytest.fixture(autouse=True)
+    def time_limits(self, request: pytest.FixtureRequest, conformance: Settings) -> Iterator[None]:
+        """The time limits of cases. A test that is a case has the limit of its level."""
+        owner, test = owner_of(request.cls, request.node.originalname), request.node.originalname
+        with scaled(conformance.limit_factor):
+            if owner is None or not owner.by_test:
+                yield
+                return
+            with limited(case_of(owner, test), owner.level):
+                yield
+
+    @pytest.fixture(autouse=True)
     def exempt(self, request: pytest.FixtureRequest, conformance: Settings) -> None:
         """Describe the test to the report. If the test is a case, skip it if it is `Unsupported`, and require
         that an `ExpectedFailure` fails.
@@ -99,13 +113,13 @@ class Level:
         if owner is None:
             return
         case = case_of(owner, request.node.originalname)
-        if _is_reported(request):
-            request.node.user_properties.append((TEST, [conformance.target, owner.level, case]))
+        described = [conformance.target, owner.level, case, conformance.limit_factor]
+        request.node.user_properties.append((TEST, described))
         if not owner.by_test:
             return
         expected = expectations_of(kind_of(conformance.target)).of(case)
         if isinstance(expected, Unsupported):
-            pytest.skip(f"unsupported: {expected.reason}")
+            pytest.skip(f"{UNSUPPORTED}: {expected.reason}")
         elif expected is not None:
             request.applymarker(pytest.mark.xfail(strict=True, reason=expected.reason))
 
@@ -114,10 +128,27 @@ class Level:
         """A function that records outcomes for the report, and returns them."""
 
         def add(outcomes: list[Outcome]) -> list[Outcome]:
+            tally = Tally()
+            for each in outcomes:
+                if each.where is not None:
+                    tally.add(each.case, each.where)
+            request.node.user_properties.append((TALLY, tally.record()))
             if _is_reported(request):
-                data = [[o.case, o.status, o.why] for o in outcomes]
-                request.node.user_properties.append((OUTCOMES, data))
+                request.node.user_properties.append((OUTCOMES, [each.record() for each in outcomes]))
             return outcomes
+
+        return add
+
+    @pytest.fixture
+    def ran_on(self, request: pytest.FixtureRequest) -> RanOn:
+        """A function that records where a test that is a case runs."""
+
+        def add(where: Where) -> None:
+            owner = owner_of(request.cls, request.node.originalname)
+            assert owner is not None
+            tally = Tally()
+            tally.add(case_of(owner, request.node.originalname), where)
+            request.node.user_properties.append((TALLY, tally.record()))
 
         return add
 
@@ -128,7 +159,8 @@ class Level:
 
 
 def _is_reported(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--dlc-report", default=""))
+    options = (request.config.getoption(name, default="") for name in ("--dlc-report", "--dlc-badge"))
+    return any(options)
 
 
 def owner_of(suite: type, test: str) -> type[Level] | None:
@@ -150,11 +182,9 @@ def tests_of(owner: type[Level]) -> list[str]:
 
 
 __all__ = [
-    "FIGURES",
-    "OUTCOMES",
-    "TEST",
     "Level",
     "Parameters",
+    "RanOn",
     "Record",
     "Settings",
     "case_of",

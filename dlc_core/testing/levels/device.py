@@ -17,19 +17,22 @@ from dlc_core.runtime.device import device_at, is_queued
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target import Target
-from dlc_core.testing.levels.base import Level, case_of
+from dlc_core.testing.levels.base import Level, RanOn, case_of
+from dlc_core.testing.levels.device_models import ROWS
 from dlc_core.testing.levels.events import check_events, long_launch
 from dlc_core.testing.levels.layers import (
-    compiled_layers,
+    Subject,
     in_threads,
-    inputs,
-    layers,
-    numpy_layers,
+    model_for,
     on_device,
+    results,
     same,
+    subject_of,
 )
 
 NDArray = np.ndarray[Any, Any]
+Draw = Callable[..., NDArray]
+"""Draws inputs: `draw(rows, seed=...)`."""
 
 
 class DeviceLevel(Level):
@@ -43,14 +46,25 @@ class DeviceLevel(Level):
         return device_at(registry().devices[target.kind.device], target)
 
     @pytest.fixture
-    def exe(self, target: Target, request: pytest.FixtureRequest) -> Executable:
-        return compiled_layers(target, case_of(DeviceLevel, request.node.originalname))
+    def subject(self, target: Target, ran_on: RanOn, request: pytest.FixtureRequest) -> Subject:
+        """The model of these tests, its executable, and its part on the device."""
+        ran_on(model_for(target)[1])
+        return subject_of(target, case_of(DeviceLevel, request.node.originalname))
 
     @pytest.fixture
-    def expected(self, exe: Executable) -> Any:
-        found = exe(inputs())
-        for have, want in zip(found, numpy_layers(inputs()), strict=True):
-            np.testing.assert_allclose(have, want, 1e-5, 1e-6)
+    def exe(self, subject: Subject) -> Executable:
+        return subject.exe
+
+    @pytest.fixture
+    def draw(self, subject: Subject) -> Draw:
+        """A function that draws inputs of the model."""
+        return subject.model.inputs
+
+    @pytest.fixture
+    def expected(self, subject: Subject) -> Any:
+        x = subject.model.inputs()
+        found = subject.exe(x)
+        subject.model.check(found, x)
         return found
 
     @pytest.fixture
@@ -110,162 +124,175 @@ class DeviceLevel(Level):
         with pytest.raises(RuntimeFailure):
             device.read(handle, memoryview(bytearray(8)), offset=12)
 
-    # Order
+    # Order: launches of the part on the device, without the rest of the model
 
-    def test_copies_follow_launches(self, exe: Executable, expected: Any) -> None:
+    def test_copies_follow_launches(self, subject: Subject) -> None:
         """Copies after launches read the results of the last launch, also on queued devices,
         without waiting.
         """
-        device, run = on_device(exe)
+        _, run = on_device(subject.part)
         for seed in (1, 2, 3):
-            x = inputs(seed=seed)
-            device.write(run.inputs[0], bytes_of(x))
+            given = subject.part_inputs(seed)
+            run.write(given)
             run.launch()
             run.launch()
-            assert same(run.read(), exe(x))
+            assert same(run.read(), results(subject.part, given))
 
-    def test_launches_are_independent(self, exe: Executable) -> None:
+    def test_launches_are_independent(self, subject: Subject) -> None:
         """Two launches in flight on different memory have independent results."""
-        device, first = on_device(exe)
-        _, second = on_device(exe)
-        x = inputs(seed=4)
-        device.write(first.inputs[0], bytes_of(x))
+        (_, first), (_, second) = on_device(subject.part), on_device(subject.part)
+        given = {seed: subject.part_inputs(seed) for seed in (4, 5)}
+        first.write(given[4])
         first.launch()
-        device.write(second.inputs[0], bytes_of(inputs(seed=5)))
+        second.write(given[5])
         second.launch()
-        assert same(first.read(), exe(x))
-        assert same(second.read(), exe(inputs(seed=5)))
+        assert same(first.read(), results(subject.part, given[4]))
+        assert same(second.read(), results(subject.part, given[5]))
 
-    def test_direct_copies_follow_launches(self, exe: Executable, memory: Callable[..., int]) -> None:
+    def test_direct_copies_follow_launches(self, subject: Subject, memory: Callable[..., int]) -> None:
         """A direct copy takes effect after earlier and before later launches."""
-        device, run = on_device(exe)
+        device, run = on_device(subject.part)
         if not hasattr(device, "copy"):
             pytest.skip("this device has no direct copies")
-        x = inputs(seed=8)
-        device.write(run.inputs[0], bytes_of(x))
-        expected = exe(x)[0]
+        given = subject.part_inputs(8)
+        run.write(given)
+        expected = results(subject.part, given)[0]
         copied = memory(expected.nbytes)
         run.launch()
         if not device.copy(copied, device, run.outputs[0], expected.nbytes):
             pytest.skip("this device does not copy from its own memory")
-        device.write(run.inputs[0], bytes_of(inputs(seed=9)))
+        run.write(subject.part_inputs(9))
         run.launch()
         found = np.empty_like(expected)
         device.read(copied, bytes_of(found))
         assert same([found], [expected])
 
-    def test_memory_is_freed_after_its_launches(self, exe: Executable, memory: Callable[..., int]) -> None:
+    def test_memory_is_freed_after_its_launches(self, subject: Subject, memory: Callable[..., int]) -> None:
         """Freeing memory after a launch, and allocating it again, does not change the results of
         the launch.
         """
         for seed in (6, 7):
-            device, run = on_device(exe)
+            device, run = on_device(subject.part)
             if not is_queued(device):
                 pytest.skip("this device is not queued")
-            x = inputs(seed=seed)
-            device.write(run.inputs[0], bytes_of(x))
+            given = subject.part_inputs(seed)
+            run.write(given)
             run.launch()
             device.free(run.inputs.pop())
-            again = memory(x.nbytes)
-            device.write(again, memoryview(bytes(x.nbytes)))
-            assert same(run.read(), exe(x))
+            again = memory(given[-1].nbytes)
+            device.write(again, memoryview(bytes(given[-1].nbytes)))
+            assert same(run.read(), results(subject.part, given))
 
-    def test_events_are_reached_in_order(self, exe: Executable) -> None:
+    def test_events_are_reached_in_order(self, subject: Subject) -> None:
         """An event completes when all earlier launches have finished, even if no thread waits for it."""
-        device, run = on_device(exe)
+        device, run = on_device(subject.part)
         if not hasattr(device, "record"):
             pytest.skip("this device has no events")
-        device.write(run.inputs[0], bytes_of(inputs()))
+        given = subject.part_inputs()
+        run.write(given)
         events = []
         for _ in range(5):
             run.launch()
             events.append(device.record())
         events[-1].wait()
         assert all(event.done for event in events)
-        assert same(run.read(), exe(inputs()))
+        assert same(run.read(), results(subject.part, given))
 
-    def test_events_are_not_reached_early(self, target: Target) -> None:
+    def test_events_are_not_reached_early(self, target: Target, device: Any, request: Any) -> None:
         """When an event is complete, all earlier launches have finished."""
-        if not hasattr(device_at(registry().devices[target.kind.device], target), "record"):
+        if not hasattr(device, "record"):
             pytest.skip("this device has no events")
-        check_events(*long_launch(driver.compile(layers(Var("rows")), target, num_threads=2)))
+        case = case_of(DeviceLevel, request.node.originalname)
+        check_events(*long_launch(subject_of(target, case, Var("rows")).part))
 
     # Calls
 
-    def test_all_forms_of_calls_agree(self, exe: Executable, expected: Any) -> None:
-        assert same(exe(inputs()), expected)
-        assert same(exe.run({"x": inputs()}).values(), expected)
-        assert same(exe.bind([inputs()])(), expected)
-        assert same(exe.bind({"x": inputs()})(), expected)
-        assert same(exe(np.asfortranarray(inputs())), expected)
+    def test_all_forms_of_calls_agree(self, exe: Executable, draw: Draw, expected: Any) -> None:
+        assert same(exe(draw()), expected)
+        assert same(exe.run({"x": draw()}).values(), expected)
+        assert same(exe.bind([draw()])(), expected)
+        assert same(exe.bind({"x": draw()})(), expected)
+        assert same(exe(np.asfortranarray(draw())), expected)
 
-    def test_bound_calls_read_and_write_in_place(self, exe: Executable) -> None:
-        x, out = inputs(), [np.zeros((24, 17), np.float32), np.zeros(24, np.float32)]
+    def test_bound_calls_read_and_write_in_place(self, exe: Executable, draw: Draw) -> None:
+        x = draw()
+        out = [np.zeros(v.type.static_shape() or (), v.type.dtype.numpy) for v in exe.outputs]
         bound = exe.bind([x], out)
         for seed in (1, 2):
-            x[...] = inputs(seed=seed)
+            x[...] = draw(seed=seed)
             bound()
-            assert same(out, exe(inputs(seed=seed)))
+            assert same(out, exe(draw(seed=seed)))
 
-    def test_executables_are_independent(self, target: Target, exe: Executable, expected: Any) -> None:
-        sizes = (3, 17, 64)
-        others = [driver.compile(layers(rows), target, num_threads=2) for rows in sizes]
-        results = [other(inputs(rows)) for other, rows in zip(others, sizes, strict=True)]
+    def test_executables_are_independent(
+        self, target: Target, subject: Subject, draw: Draw, expected: Any
+    ) -> None:
+        exe, sizes = subject.exe, (3, 17, 64)
+        others = [driver.compile(subject.model.make(rows), target, num_threads=2) for rows in sizes]
+        found = [other(draw(rows)) for other, rows in zip(others, sizes, strict=True)]
         for _ in range(3):
-            assert same(exe(inputs()), expected)
-            for other, rows, result in zip(others, sizes, results, strict=True):
-                assert same(other(inputs(rows)), result)
+            assert same(exe(draw()), expected)
+            for other, rows, result in zip(others, sizes, found, strict=True):
+                assert same(other(draw(rows)), result)
 
-    def test_results_do_not_change_with_later_calls(self, exe: Executable) -> None:
-        first = exe(inputs(seed=1))
+    def test_results_do_not_change_with_later_calls(self, exe: Executable, draw: Draw) -> None:
+        first = exe(draw(seed=1))
         copies = [a.copy() for a in first]
-        exe(inputs(seed=2))
+        exe(draw(seed=2))
         assert same(first, copies)
 
-    def test_many_threads_call_one_executable(self, exe: Executable) -> None:
-        expected = {seed: exe(inputs(seed=seed)) for seed in range(8)}
+    def test_many_threads_call_one_executable(self, exe: Executable, draw: Draw) -> None:
+        expected = {seed: exe(draw(seed=seed)) for seed in range(8)}
 
         def work(seed: int) -> None:
             for _ in range(25):
-                assert same(exe(inputs(seed=seed)), expected[seed])
+                assert same(exe(draw(seed=seed)), expected[seed])
 
         in_threads(work, expected)
 
-    def test_results_do_not_depend_on_the_number_of_threads(self, target: Target) -> None:
-        made = [driver.compile(layers(200), target, num_threads=n) for n in (1, 2, 5)]
-        results = [exe(inputs(200)) for exe in made]
-        assert same(results[0], results[1])
-        assert same(results[0], results[2])
+    def test_results_do_not_depend_on_the_number_of_threads(
+        self, target: Target, subject: Subject, draw: Draw
+    ) -> None:
+        module = subject.model.make(200)
+        made = [driver.compile(module, target, num_threads=n) for n in (1, 2, 5)]
+        found = [exe(draw(200)) for exe in made]
+        assert same(found[0], found[1])
+        assert same(found[0], found[2])
 
-    def test_sizes_change_from_call_to_call(self, target: Target) -> None:
-        exe = driver.compile(layers(Var("rows")), target, num_threads=2)
+    def test_sizes_change_from_call_to_call(self, target: Target, request: Any) -> None:
+        subject = subject_of(target, case_of(DeviceLevel, request.node.originalname), Var("rows"))
         for rows in (1, 7, 200, 24, 7):
-            for found, want in zip(exe(inputs(rows)), numpy_layers(inputs(rows)), strict=True):
-                np.testing.assert_allclose(found, want, 1e-5, 1e-6)
+            x = subject.model.inputs(rows)
+            subject.model.check(subject.exe(x), x)
 
     # Errors
 
-    def test_wrong_inputs_are_refused(self, exe: Executable, expected: Any) -> None:
-        x = inputs()
-        for wrong in ((), (x, x), (x.astype(np.float64),), (x[:3],), (x[0],), ("x",)):
+    def test_wrong_inputs_are_refused(self, exe: Executable, draw: Draw, expected: Any) -> None:
+        x = draw()
+        for wrong in ((), (x, x), (x.astype(np.complex64),), (x[:3],), (x[0],), ("x",)):
             with pytest.raises(UsageError):
                 exe(*wrong)
         with pytest.raises(UsageError, match="unknown input"):
             exe.run({"y": x})
         with pytest.raises(UsageError):
-            exe.bind([x], [np.zeros((3, 3), np.float32), np.zeros(24, np.float32)])
+            exe.bind([x], [np.zeros((3, 3), each.dtype) for each in expected])
         assert same(exe(x), expected)
 
     # Artefacts
 
-    def test_saved_executables_agree(self, exe: Executable, expected: Any, tmp_path: Path) -> None:
+    def test_saved_executables_agree(
+        self, exe: Executable, draw: Draw, expected: Any, tmp_path: Path
+    ) -> None:
         exe.save(tmp_path / "model.dlc")
-        assert same(driver.open(tmp_path / "model.dlc", num_threads=2)(inputs()), expected)
+        assert same(driver.open(tmp_path / "model.dlc", num_threads=2)(draw()), expected)
 
-    def test_compiling_again_makes_the_same_code(self, target: Target, exe: Executable) -> None:
-        again = driver.compile(layers(), target, num_threads=2)
-        assert again.artifact.code == exe.artifact.code
-        assert again.artifact.metadata == exe.artifact.metadata
+    def test_compiling_again_makes_the_same_code(self, target: Target, subject: Subject) -> None:
+        exe = subject.exe
+        again = driver.compile(subject.model.make(ROWS), target, num_threads=2)
+        assert list(again.regions) == list(exe.regions)
+        for name, one in {"": exe, **exe.regions}.items():
+            other = again.regions[name] if name else again
+            assert other.artifact.code == one.artifact.code
+            assert other.artifact.metadata == one.artifact.metadata
 
 
 __all__ = ["DeviceLevel"]

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dlc_core.runtime.executable import Executable
-from dlc_core.testing.levels.layers import OnDevice, inputs, on_device
+from dlc_core.testing.levels.device_models import random_array
+from dlc_core.testing.levels.layers import OnDevice, on_device
 
 LAUNCH_SECONDS = 0.02
 """The time for which a launch should keep the device busy."""
@@ -68,8 +69,10 @@ def long_launch(exe: Executable) -> tuple[OnDevice, float]:
     They count from the return of `launch`. They are fewer than `LAUNCH_SECONDS` if launches return late,
     or if the device is fast even with the most rows.
     """
+    (value,) = exe.inputs
     for power in ROW_POWERS:
-        _, run = on_device(exe, inputs(1 << power))
+        shape = tuple(size if isinstance(size, int) else 1 << power for size in value.type.shape)
+        _, run = on_device(exe, random_array(shape, value.type.dtype.numpy, 0))
         seconds_left(run)
         seconds = min(seconds_left(run) for _ in range(MEASUREMENTS))
         if seconds >= LAUNCH_SECONDS:

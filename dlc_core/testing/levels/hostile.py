@@ -19,9 +19,10 @@ from dlc_core.diag import ArtifactError, DlcError, RuntimeFailure
 from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
-from dlc_core.testing.faults import EVERY, Faulty, executable_on
-from dlc_core.testing.levels.base import Level, case_of
-from dlc_core.testing.levels.layers import compiled_layers, in_threads, inputs, same
+from dlc_core.testing.faults import EVERY, Faulty
+from dlc_core.testing.levels.base import Level, RanOn, case_of
+from dlc_core.testing.levels.layers import Subject, call, in_threads, model_for, same, subject_of
+from dlc_core.testing.parts import executable_on
 
 FAULT = "the bus is gone"
 ALL_MEMORY = 1 << 50
@@ -35,15 +36,21 @@ class HostileLevel(Level):
     by_test: ClassVar[bool] = True
 
     @pytest.fixture
-    def compiled(self, target: Target, request: pytest.FixtureRequest) -> Executable:
-        return compiled_layers(target, case_of(HostileLevel, request.node.originalname))
+    def subject(self, target: Target, ran_on: RanOn, request: pytest.FixtureRequest) -> Subject:
+        """The model of these tests, its executable, and its part on the device."""
+        ran_on(model_for(target)[1])
+        return subject_of(target, case_of(HostileLevel, request.node.originalname))
 
     @pytest.fixture
-    def faulty(self, compiled: Executable) -> Iterator[Faulty]:
+    def compiled(self, subject: Subject) -> Executable:
+        return subject.exe
+
+    @pytest.fixture
+    def faulty(self, subject: Subject) -> Iterator[Faulty]:
         """The target's device in a wrapper that fails on request. At the end of the test all memory must be
         freed.
         """
-        device = Faulty(compiled.device)
+        device = Faulty(subject.device)
         yield device
         gc.collect()
         assert not device.live, f"{len(device.live)} blocks of memory were never freed"
@@ -53,9 +60,9 @@ class HostileLevel(Level):
     def test_loading_fails(self, compiled: Executable, faulty: Faulty) -> None:
         exe = executable_on(compiled, faulty)
         with faulty.failing("load", OSError(FAULT)), pytest.raises(RuntimeFailure) as caught:
-            exe(inputs())
+            call(exe)
         check_error(caught.value, faulty)
-        assert same(exe(inputs()), compiled(inputs()))
+        assert same(call(exe), call(compiled))
 
     def test_allocating_fails(self, compiled: Executable, faulty: Faulty) -> None:
         check_fault(compiled, faulty, "alloc")
@@ -77,32 +84,32 @@ class HostileLevel(Level):
         again works.
         """
         exe = executable_on(compiled, faulty)
-        expected = exe(inputs())
+        expected = call(exe)
         for after in (0, 1, 2):
             with faulty.failing(EVERY, OSError(FAULT), after), pytest.raises(RuntimeFailure) as caught:
                 _call_often(exe)  # one call may have fewer than `after` steps
             check_error(caught.value, faulty)
             with faulty.failing(EVERY, OSError(FAULT)), pytest.raises(RuntimeFailure):
-                executable_on(compiled, faulty)(inputs())
-        assert same(executable_on(compiled, faulty)(inputs()), expected)
+                call(executable_on(compiled, faulty))
+        assert same(call(executable_on(compiled, faulty)), expected)
 
     # Interrupts
 
     def test_calls_after_an_interrupted_step_are_right(self, compiled: Executable, faulty: Faulty) -> None:
         exe = executable_on(compiled, faulty)
-        expected = exe(inputs())
+        expected = call(exe)
         for method in ("alloc", "write", "launch", "sync", "read"):
             if not _steps(exe, faulty, method):
                 continue
             with faulty.failing(method, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-                exe(inputs())
-            assert same(exe(inputs()), expected)
+                call(exe)
+            assert same(call(exe), expected)
 
     def test_calls_after_an_interrupt_are_right(self, compiled: Executable) -> None:
         """After an interrupt (Ctrl-C) during calls, later calls are correct."""
         if threading.current_thread() is not threading.main_thread():
             pytest.skip("only the main thread can be interrupted")
-        expected = compiled(inputs())
+        expected = call(compiled)
         handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
         try:
@@ -112,34 +119,34 @@ class HostileLevel(Level):
         finally:
             timer.join()
             signal.signal(signal.SIGINT, handler)
-        assert same(compiled(inputs()), expected)
+        assert same(call(compiled), expected)
 
     # Memory
 
-    def test_allocating_too_much_memory(self, compiled: Executable) -> None:
-        expected = compiled(inputs())
+    def test_allocating_too_much_memory(self, compiled: Executable, subject: Subject) -> None:
+        expected = call(compiled)
         with pytest.raises(RuntimeFailure):
-            compiled.device.alloc(ALL_MEMORY)
-        assert same(compiled(inputs()), expected)
+            subject.device.alloc(ALL_MEMORY)
+        assert same(call(compiled), expected)
 
     def test_all_memory_is_in_use(self, compiled: Executable, faulty: Faulty) -> None:
         if shares_memory(faulty):
             pytest.skip("the memory of this device is that of the machine")
         exe = executable_on(compiled, faulty)
-        expected = exe(inputs())
+        expected = call(exe)
         exe.release()
         handles: list[int] = []
         try:
             fill(faulty, handles)
             with pytest.raises(RuntimeFailure):
-                exe(inputs())
+                call(exe)
         finally:
             for handle in handles:
                 faulty.free(handle)
-        assert same(exe(inputs()), expected)
+        assert same(call(exe), expected)
 
-    def test_memory_is_not_used_after_it_is_freed(self, compiled: Executable) -> None:
-        device = compiled.device
+    def test_memory_is_not_used_after_it_is_freed(self, subject: Subject) -> None:
+        device = subject.device
         handle = device.alloc(64)
         device.free(handle)
         with pytest.raises(DlcError):
@@ -151,22 +158,22 @@ class HostileLevel(Level):
 
     def test_many_calls_leak_no_memory(self, compiled: Executable, faulty: Faulty) -> None:
         exe = executable_on(compiled, faulty)
-        exe(inputs())
+        call(exe)
         gc.collect()
         before = len(faulty.live)
         for _ in range(20):
-            exe(inputs())
+            call(exe)
         gc.collect()
         assert len(faulty.live) == before
 
     def test_many_threads_load_launch_and_free(self, compiled: Executable, faulty: Faulty) -> None:
-        expected = {seed: compiled(inputs(seed=seed)) for seed in range(6)}
+        expected = {seed: call(compiled, seed) for seed in range(6)}
 
         def work(seed: int) -> None:
             for size in (1, 100, 5000):
                 handle, data = faulty.alloc(size), bytearray(size)
                 faulty.write(handle, memoryview(bytes([seed]) * size))
-                assert same(executable_on(compiled, faulty)(inputs(seed=seed)), expected[seed])
+                assert same(call(executable_on(compiled, faulty), seed), expected[seed])
                 faulty.read(handle, memoryview(data))
                 faulty.free(handle)
                 assert data == bytes([seed]) * size
@@ -175,12 +182,12 @@ class HostileLevel(Level):
 
     # Artefacts
 
-    def test_code_of_another_format(self, compiled: Executable, tmp_path: Path) -> None:
+    def test_code_of_another_format(self, subject: Subject, tmp_path: Path) -> None:
         """A device refuses artefacts of another format, in memory and in files."""
-        foreign = replace(compiled.artifact, format="of-another-device", code=b"\x7f" * 100)
-        exe = executable_on(compiled, compiled.device, foreign)
+        foreign = replace(subject.part.artifact, format="of-another-device", code=b"\x7f" * 100)
+        exe = executable_on(subject.exe, subject.device, foreign)
         with pytest.raises(ArtifactError, match="of-another-device"):
-            exe(inputs())
+            call(exe)
         exe.save(tmp_path / "foreign.dlc", sources=[])
         with pytest.raises(ArtifactError, match="of-another-device"):
             driver.open(tmp_path / "foreign.dlc")
@@ -196,13 +203,13 @@ class HostileLevel(Level):
 
     def test_damaged_files(self, compiled: Executable, tmp_path: Path) -> None:
         """A changed byte is detected, unless it is padding."""
-        path, expected = tmp_path / "model.dlc", compiled(inputs())
+        path, expected = tmp_path / "model.dlc", call(compiled)
         compiled.save(path)
         saved = path.read_bytes()
         for offset in range(3, len(saved), len(saved) // 24):
             path.write_bytes(saved[:offset] + bytes([saved[offset] ^ 0x55]) + saved[offset + 1 :])
             try:
-                found = driver.open(path, num_threads=2, verify=True)(inputs())
+                found = call(driver.open(path, num_threads=2, verify=True))
             except ArtifactError:
                 continue
             assert same(found, expected), f"byte {offset}"
@@ -222,7 +229,7 @@ def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
     right.
     """
     exe = executable_on(compiled, device)
-    expected = exe(inputs())
+    expected = call(exe)
     steps = _steps(exe, device, method)
     if not steps:
         pytest.skip(f"calls of this device do not use {method}")
@@ -230,12 +237,12 @@ def check_fault(compiled: Executable, device: Faulty, method: str) -> None:
     before = len(device.live)
     for after in range(steps):
         with device.failing(method, OSError(FAULT), after), pytest.raises(RuntimeFailure) as caught:
-            exe(inputs())
+            call(exe)
         check_error(caught.value, device)
         del caught
         gc.collect()
         assert len(device.live) <= before, f"a call whose {method} fails does not free its memory"
-        assert same(exe(inputs()), expected)
+        assert same(call(exe), expected)
 
 
 def _call_often(exe: Executable, seconds: float = 0.0) -> None:
@@ -244,13 +251,13 @@ def _call_often(exe: Executable, seconds: float = 0.0) -> None:
     for number in count():
         if number >= 3 and time.monotonic() >= deadline:
             return
-        exe(inputs())
+        call(exe)
 
 
 def _steps(exe: Executable, device: Faulty, method: str) -> int:
     """The number of times that a call uses a method of the device."""
     before = device.calls[method]
-    exe(inputs())
+    call(exe)
     return device.calls[method] - before
 
 

@@ -1,4 +1,4 @@
-"""The model of device tests: a graph of several kernels, its results in NumPy, and its entry point."""
+"""The subjects of device tests: a model, its executable, and its part on the target's device."""
 
 from __future__ import annotations
 
@@ -15,59 +15,98 @@ import pytest
 
 from dlc_core import driver
 from dlc_core.config import config as settings
-from dlc_core.graph.node import constant, make_tuple, param
-from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import tensor_type
-from dlc_core.op import std
+from dlc_core.plugin.registry import Registry, registry
 from dlc_core.runtime.device import is_queued
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.interface.signature import Shape, Value
 from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.target import Target
-from dlc_core.testing.cases import module_of
+from dlc_core.testing.capability import is_partial, taken
+from dlc_core.testing.cases import outputs_of
+from dlc_core.testing.levels.device_models import DENSE, MODELS, ROWS, Model, random_array
+from dlc_core.testing.parts import part_on
+from dlc_core.testing.runner import ON_HOST
 from dlc_core.testing.running import report
+from dlc_core.testing.where import Where, where_of
 
 NDArray = np.ndarray[Any, Any]
 
 
-def layers(rows: Any = 24, *, inner: int = 40, columns: int = 56) -> IRModule:
-    """softmax(relu(x W) V + bias), and the maxima of its rows: several dependent kernels and two results."""
-    rng = np.random.default_rng(5)
-    first = constant(rng.standard_normal((inner, columns)).astype(np.float32) * 0.2)
-    second = constant(rng.standard_normal((columns, 17)).astype(np.float32) * 0.2)
-    bias = constant(rng.standard_normal(17).astype(np.float32))
-    x = param("x", tensor_type((rows, inner)))
-    y = std.softmax(std.add(std.matmul(std.relu(std.matmul(x, first)), second), bias))
-    return module_of(make_tuple([y, std.reduce_max(y, axes=(1,))]), [x])
+def model_for(target: Target) -> tuple[Model, Where]:
+    """The model of device tests for a target, and where it runs: the first of which the target takes a part,
+    or the first if it takes nothing of any.
+    """
+    if not is_partial(target):
+        return DENSE, Where(1, 1)
+    found = [(model, taken(model.make(ROWS), target)) for model in MODELS]
+    known = [(model, where) for model, where in found if where is not None]
+    return next((each for each in known if each[1].on), known[0] if known else (DENSE, Where(1, 1)))
 
 
-def numpy_layers(x: NDArray) -> tuple[NDArray, NDArray]:
-    """`layers` in NumPy, in float64."""
-    rng = np.random.default_rng(5)
-    first = rng.standard_normal((40, 56)).astype(np.float32) * 0.2
-    second = rng.standard_normal((56, 17)).astype(np.float32) * 0.2
-    bias = rng.standard_normal(17).astype(np.float32)
-    z = np.maximum(x.astype(np.float64) @ first, 0) @ second + bias
-    e = np.exp(z - z.max(1, keepdims=True))
-    y = e / e.sum(1, keepdims=True)
-    return y, y.max(1)
+@dataclass(frozen=True)
+class Subject:
+    """What a device test tests: a model, its executable, and the executable of the part on the target's
+    device, which is the whole or a region.
+    """
+
+    model: Model
+    exe: Executable
+    part: Executable
+    where: Where
+
+    @property
+    def device(self) -> Any:
+        """The target's device."""
+        return self.part.device
+
+    def part_inputs(self, seed: int = 0) -> list[NDArray]:
+        """Random inputs of the part."""
+        return random_inputs(self.part, seed)
 
 
 @lru_cache(maxsize=8)
-def _compiled(target: Target, guard: str) -> Executable:
-    """Compile `layers`. `guard` is the guard mode, as a key of the cache, because the code depends on it."""
-    return driver.compile(layers(), target, num_threads=2)
+def _compiled(target: Target, guard: str, model: Model, known: Registry) -> Executable:
+    """Compile a model. The code depends on `guard`, the guard mode, and on the registry."""
+    return driver.compile(model.make(ROWS), target, num_threads=2)
 
 
-def compiled_layers(target: Target, test: str) -> Executable:
-    """The executable of `layers`, which tests share."""
-    made = _compiled(target, settings.guard)
-    report(test, made)
-    return made
+def subject_of(target: Target, test: str, rows: Any = ROWS) -> Subject:
+    """The subject of a test. Tests with the same number of rows share it.
+
+    If nothing runs on the target, the test is skipped, with the reason.
+    """
+    model, _ = model_for(target)
+    if rows is ROWS:
+        exe = _compiled(target, settings.guard, model, registry())
+    else:
+        exe = driver.compile(model.make(rows), target, num_threads=2)
+    report(test, exe)
+    where = where_of(exe, target, model.make(rows))
+    part = part_on(exe, target)
+    if part is None:
+        pytest.skip(f"{ON_HOST}: {where.why}")
+    return Subject(model, exe, part, where)
 
 
-def inputs(rows: int = 24, seed: int = 0) -> NDArray:
-    return np.random.default_rng(seed).standard_normal((rows, 40)).astype(np.float32)
+def inputs(rows: int = ROWS, seed: int = 0) -> NDArray:
+    """Inputs of `layers`."""
+    return DENSE.inputs(rows, seed)
+
+
+def random_inputs(exe: Executable, seed: int = 0) -> list[NDArray]:
+    """Random inputs of an executable without symbolic dims."""
+    values = [(v.type.static_shape() or (), v.type.dtype.numpy) for v in exe.inputs]
+    return [random_array(shape, dtype, seed) for shape, dtype in values]
+
+
+def call(exe: Executable, seed: int = 0) -> Any:
+    """Call an executable with random inputs."""
+    return exe(*random_inputs(exe, seed))
+
+
+def results(exe: Executable, given: Sequence[NDArray]) -> list[NDArray]:
+    """The results of a call, as a list also if there is only one."""
+    return list(outputs_of(exe(*given)))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -90,6 +129,11 @@ class OnDevice:
     shapes: Sequence[Shape]
     """The shapes of the outputs."""
 
+    def write(self, given: Sequence[NDArray]) -> None:
+        """Copy inputs to the device."""
+        for handle, array in zip(self.inputs, given, strict=True):
+            self.exe.device.write(handle, bytes_of(array))
+
     def launch(self) -> None:
         """Launch on its memory."""
         handles = [*self.inputs, *self.outputs, *self.others]
@@ -110,8 +154,8 @@ class OnDevice:
 
 
 def on_device(exe: Executable, *given: NDArray) -> tuple[Any, OnDevice]:
-    """The device of an executable, and its entry point with memory that contains the inputs `given`. Without
-    these, the inputs are uninitialised. The test is skipped if entry points take arrays.
+    """The device of an executable without regions, and its entry point with memory that contains the inputs
+    `given`. Without these, the inputs are uninitialised. The test is skipped if entry points take arrays.
     """
     device = exe.device
     entry = device.load(exe.artifact).entry(exe.entry)
@@ -151,11 +195,14 @@ def in_threads(work: Callable[[int], None], seeds: Iterable[int]) -> None:
 
 __all__ = [
     "OnDevice",
-    "compiled_layers",
+    "Subject",
+    "call",
     "in_threads",
     "inputs",
-    "layers",
-    "numpy_layers",
+    "model_for",
     "on_device",
+    "random_inputs",
+    "results",
     "same",
+    "subject_of",
 ]

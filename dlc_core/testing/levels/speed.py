@@ -23,7 +23,11 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.target import Target
 from dlc_core.target.cost import Machine, Work
 from dlc_core.testing.cases import module_of
-from dlc_core.testing.levels.base import FIGURES, Level, Settings
+from dlc_core.testing.levels.base import Level, RanOn, Settings
+from dlc_core.testing.parts import part_on
+from dlc_core.testing.properties import FIGURES
+from dlc_core.testing.runner import ON_HOST
+from dlc_core.testing.where import where_of
 
 Measure = Callable[[Node, Node, Work], None]
 
@@ -45,13 +49,20 @@ class SpeedLevel(Level):
     by_test: ClassVar[bool] = True
 
     @pytest.fixture
-    def measure(self, request: pytest.FixtureRequest, target: Target, conformance: Settings) -> Measure:
+    def measure(
+        self, request: pytest.FixtureRequest, target: Target, conformance: Settings, ran_on: RanOn
+    ) -> Measure:
         """A function that compiles a graph with one parameter, measures a call, and compares it with the
         roofline.
         """
 
         def run(x: Node, body: Node, work: Work) -> None:
-            exe = driver.compile(module_of(body, [x]), target, cache=False)
+            module = module_of(body, [x])
+            exe = driver.compile(module, target, cache=False)
+            where = where_of(exe, target, module)
+            ran_on(where)
+            if not where.on:
+                pytest.skip(f"{ON_HOST}: {where.why}")
             seconds, by_cycles = seconds_of(exe, target)
             limit = limit_of(target, work, exe.num_threads)
             fraction = limit / seconds
@@ -104,10 +115,11 @@ def seconds_of(exe: Executable, target: Target) -> tuple[float, bool]:
     rng = np.random.default_rng(1)
     shapes = [value.type.static_shape() or () for value in exe.inputs]
     feeds = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-    before: Any = getattr(exe.device, "cycles", None)
+    device: Any = (part_on(exe, target) or exe).device
+    before: Any = getattr(device, "cycles", None)
     exe(*feeds)
-    if before is not None and exe.device.cycles > before:
-        return (exe.device.cycles - before) / target.describe().frequency, True
+    if before is not None and device.cycles > before:
+        return (device.cycles - before) / target.describe().frequency, True
     return exe.time_evaluator(number=1, repeat=7)(*feeds).min, False
 
 

@@ -26,7 +26,7 @@ from dlc_core.passes.base import Pass
 from dlc_core.runtime.guard.mode import MODES
 from dlc_core.testing import conformance_suite, networks
 from dlc_core.testing.guarded import call_guarded
-from dlc_core.testing.levels.layers import compiled_layers
+from dlc_core.testing.levels.layers import subject_of
 from dlc_core.tir.functor import stmts, transform_stmt
 from dlc_core.tir.stmt import Store
 
@@ -46,7 +46,7 @@ def test_cached_executables_of_the_kit_use_guard_mode() -> None:
     made = {}
     for mode in MODES:
         with config.override(guard=mode):
-            made[mode] = compiled_layers(find_target("llvm"), "shared")
+            made[mode] = subject_of(find_target("llvm"), "shared").exe
     assert made["end"].artifact.code != made["begin"].artifact.code
 
 

@@ -1,0 +1,82 @@
+"""Kinds of accelerators for tests of the kit: a unit that takes products only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dlc_core.backend import RegionPattern
+from dlc_core.hooks import hookimpl
+from dlc_core.rewrite import Match, match_any, match_op, var
+from dlc_core.target import Description, Option, Target, TargetKind
+from dlc_core.testing.card import LIMIT, Card, CardPlugin
+
+
+def products() -> tuple[RegionPattern, ...]:
+    """matmul and conv, of any values."""
+    return (
+        RegionPattern("matmul", match_op("matmul", var("x"), var("y"))),
+        RegionPattern("conv", match_op("conv", var("x"), var("w"))),
+    )
+
+
+def bytes_only() -> tuple[RegionPattern, ...]:
+    """Each op in int8 with sums in int32; a predicate refuses other dtypes, with a reason."""
+
+    def accepts(found: Match, target: Target) -> bool | str:
+        names = {arg.tensor_type.dtype.name for arg in (found.root, *found.root.args)}
+        return names <= {"int8", "int32"} or f"it does not compute in {', '.join(sorted(names))}"
+
+    ops = ("matmul", "conv", "relu", "add")
+    return tuple(RegionPattern(name, match_any(name), accepts) for name in ops)
+
+
+class Unit(CardPlugin):
+    """A unit without a code generator: its regions are evaluated in its own memory, behind a queue."""
+
+    def __init__(
+        self,
+        name: str = "unit",
+        patterns: Sequence[RegionPattern] = (),
+        device: type[Card] = Card,
+        dtypes: Sequence[str] = (),
+    ) -> None:
+        super().__init__(name, patterns=tuple(patterns) or products())
+        self.card = device(name)
+        self.dtypes = tuple(dtypes)
+
+    @hookimpl
+    def dlc_targets(self) -> list[TargetKind]:
+        limit = Option("limit", "int", LIMIT, "the maximum number of weights of one GEMM")
+
+        def describe(options: Any) -> Description:
+            return Description(parallel=False, dtypes=self.dtypes)
+
+        kind = TargetKind(self.name, "a unit", codegen="", device=self.name, options=(limit,), describe=describe)
+        return [kind]
+
+    @hookimpl
+    def dlc_devices(self) -> list[Card]:
+        return [self.card]
+
+
+class WrongCard(Card):
+    """A card whose regions have wrong results."""
+
+    def run(self, entry: Any, blocks: Any, scalars: Any, threads: int) -> None:
+        super().run(entry, blocks, scalars, threads)
+        blocks[len(entry.params)][:1] ^= 0x40
+
+
+class CrashingCard(Card):
+    """A card whose second launch reads an illegal address."""
+
+    def run(self, entry: Any, blocks: Any, scalars: Any, threads: int) -> None:
+        import ctypes
+
+        super().run(entry, blocks, scalars, threads)
+        if sum(name.startswith("region") for name in self.log) == 2:
+            ctypes.string_at(0)
+
+
+__all__ = ["CrashingCard", "Unit", "WrongCard", "bytes_only", "products"]
