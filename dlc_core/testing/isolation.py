@@ -184,8 +184,10 @@ class _Worker:
         return running.read(self._running)
 
     def fault(self) -> list[str]:
-        """The fault report: the kernel and the address, as far as they are known."""
-        return reported(self._fault).lines()
+        """The fault report: segments, the kernel and the address, as far as they are known."""
+        found = reported(self._fault)
+        texts = {segment: running.region_text(self._running, segment) for _, segment in found.segments}
+        return found.lines(texts)
 
     def stack(self) -> str:
         """The worker's Python stack, or its last output."""

@@ -93,7 +93,7 @@ def run_cases(
     expectations = expectations_of(target.kind.name)
     partial = make is None and is_partial(target)
     outcomes: list[Outcome] = []
-    to_run: list[Case] = []
+    to_run: list[tuple[Case, Where | None]] = []
     host_tested = False
     for case in cases:
         expected = expectations.of(case.name)
@@ -106,12 +106,13 @@ def run_cases(
                 outcomes.append(Outcome(case.name, ON_HOST, where.why, where))
                 continue
             host_tested = True
-        to_run.append(case)
-    compiled = _compiler([c.module for c in to_run], target, opt_level, num_threads, make, partial)
-    for index, case in enumerate(to_run):
+        to_run.append((case, where))
+    modules = [case.module for case, _ in to_run]
+    compiled = _compiler(modules, target, opt_level, num_threads, make, partial)
+    for index, (case, predicted) in enumerate(to_run):
         try:
             with limited(case.name, case.name.partition("/")[0]):
-                outcome = _outcome(case, compiled(index), target)
+                outcome = _outcome(case, compiled(index), target, predicted)
         except CaseTooLong as error:
             outcome = Outcome(case.name, FAILED, str(error))
         expected = expectations.of(case.name)
@@ -153,7 +154,8 @@ def _strict(outcome: Outcome, reason: str) -> Outcome:
     return replace(outcome, status=FAILED, why=f"passes, though it is expected to fail: {reason}")
 
 
-def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
+def _outcome(case: Case, compiled: Compiled, target: Target, predicted: Where | None) -> Outcome:
+    """Run a case. `predicted` is where it runs by the target's declarations, if that is known."""
     if isinstance(compiled, DlcError):
         lacking = _without_lowering(case) if target.stages == STAGES else ""
         if lacking and isinstance(compiled, UnsupportedError):
@@ -163,6 +165,8 @@ def _outcome(case: Case, compiled: Compiled, target: Target) -> Outcome:
         return Outcome(case.name, FAILED, str(compiled))
     report(case.name, compiled)
     where = where_of(compiled, target, case.module)
+    if predicted is not None and not where.on and not predicted.on:
+        where = predicted  # it knows which declarations exclude the case
     try:
         for number, trial in enumerate(case.trials):
             found = outputs_of(compiled(*trial.inputs))

@@ -23,13 +23,16 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.plugin.registry import fresh_registry
+from dlc_core.runtime.executable import Executable
 from dlc_core.target.cost import Work
 from dlc_core.testing.cases import module_of
 from dlc_core.testing.levels.device import DeviceLevel
-from dlc_core.testing.levels.device_models import layers
+from dlc_core.testing.levels.device_models import DENSE, layers
 from dlc_core.testing.levels.events import check_events, long_launch
+from dlc_core.testing.levels.layers import Subject
 from dlc_core.testing.levels.speed import limit_of, seconds_of
 from dlc_core.testing.parts import executable_on
+from dlc_core.testing.where import Where
 from tests.backend.test_simulated import Device, Plugin
 
 pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
@@ -69,18 +72,24 @@ class Never(Slow):
         return self.Event()
 
 
+def subject_on(device: Any, exe: Executable) -> Subject:
+    """The subject of tests of an executable on another device."""
+    moved = executable_on(exe, device)
+    return Subject(DENSE, moved, moved, Where(1, 1))
+
+
 def test_order_is_tested(toy: Any) -> None:
-    exe = executable_on(compile_model(layers(), toy), Slow())
+    subject = subject_on(Slow(), compile_model(layers(), toy))
     level = DeviceLevel()
-    level.test_copies_follow_launches(exe, None)
-    level.test_launches_are_independent(exe)
-    level.test_events_are_reached_in_order(exe)
+    level.test_copies_follow_launches(subject)
+    level.test_launches_are_independent(subject)
+    level.test_events_are_reached_in_order(subject)
 
 
 def test_copies_that_do_not_wait_are_found(toy: Any) -> None:
-    exe = executable_on(compile_model(layers(), toy), Hasty())
+    subject = subject_on(Hasty(), compile_model(layers(), toy))
     with pytest.raises(AssertionError):
-        DeviceLevel().test_copies_follow_launches(exe, None)
+        DeviceLevel().test_copies_follow_launches(subject)
 
 
 def test_direct_copies_that_do_not_wait_are_found(toy: Any) -> None:
@@ -91,15 +100,14 @@ def test_direct_copies_that_do_not_wait_are_found(toy: Any) -> None:
 
     compiled = compile_model(layers(), toy)
     for device, found in ((Slow(), nullcontext()), (Eager(), pytest.raises(AssertionError))):
-        exe = executable_on(compiled, device)
         with found:
-            DeviceLevel().test_direct_copies_follow_launches(exe, device.alloc)
+            DeviceLevel().test_direct_copies_follow_launches(subject_on(device, compiled), device.alloc)
 
 
 def test_events_that_never_complete_are_found(toy: Any) -> None:
-    exe = executable_on(compile_model(layers(), toy), Never())
+    subject = subject_on(Never(), compile_model(layers(), toy))
     with pytest.raises(AssertionError):
-        DeviceLevel().test_events_are_reached_in_order(exe)
+        DeviceLevel().test_events_are_reached_in_order(subject)
 
 
 class Event:
@@ -181,6 +189,7 @@ def test_cycles_are_the_time_if_a_device_counts_them(toy: Any) -> None:
 
 SUITE = """
 from dlc_core.plugin.registry import fresh_registry
+from dlc_core.runtime.executable import Executable
 from dlc_core.testing import conformance_suite
 from tests.backend.test_simulated import Device, Plugin
 

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from dlc_core.runtime.guard.failures import RECORD_BYTES, Site, node_names
 from dlc_core.runtime.guard.memory import live, owner_of
 from dlc_core.support.record import record
 
-_SIGNALS = (signal.SIGSEGV, signal.SIGBUS) if os.name == "posix" else ()
+_ACCESSES = (signal.SIGSEGV, signal.SIGBUS) if os.name == "posix" else ()
+_SIGNALS = (*_ACCESSES, signal.SIGILL, signal.SIGFPE, signal.SIGABRT) if os.name == "posix" else ()
 _SIGINFO, _NODEFER = 0x4, 0x40000000
 _ADDRESS_OFFSET = 16
 """The byte offset of the address in `siginfo_t`."""
@@ -33,6 +34,8 @@ _MAX_REPORTS = 64
 """The maximum number of simultaneous faults of threads that are described."""
 _LAUNCHED: list[tuple[str, int]] = [("", 0)]
 """The kernel that a device launched last, and the number of the call that it belongs to."""
+_STARTED: dict[str, str] = {}
+"""The segment of a host program that began last, by device."""
 _ALIVE: list[Any] = []
 """Objects that the system refers to, which must stay alive."""
 
@@ -45,10 +48,18 @@ class Fault:
     nodes: tuple[str, ...]
     near: str
     """The address, relative to the nearest value."""
+    segments: tuple[tuple[str, str], ...] = ()
+    """For a model on several devices: the segment that began last on each device, as (device, segment). The
+    last of them began last."""
 
-    def lines(self) -> list[str]:
-        """The facts as lines of text."""
-        found = [f"in kernel {self.kernel}"] if self.kernel else []
+    def lines(self, texts: Mapping[str, str] | None = None) -> list[str]:
+        """The facts as lines of text. `texts` describes segments by name."""
+        known = {name: f" ({text})" for name, text in (texts or {}).items() if text}
+        found = [
+            f"segment {segment}{known.get(segment, '')} began last on device {device!r}"
+            for device, segment in self.segments
+        ]
+        found += [f"in kernel {self.kernel}"] if self.kernel else []
         if self.nodes:
             found.append(f"of {node_names(self.nodes)}")
         return [*found, f"touched: {self.near}"] if self.near else found
@@ -71,6 +82,17 @@ def launched(kernel: str, call: int) -> None:
     record their calls.
     """
     _LAUNCHED[0] = kernel, call
+
+
+def started(segment: str, device: str) -> None:
+    """Record that a segment of a host program begins to run on a device."""
+    _STARTED.pop(device, None)
+    _STARTED[device] = segment
+
+
+def forget_started() -> None:
+    """Forget the segments that have begun: another model is going to run."""
+    _STARTED.clear()
 
 
 def last_call() -> Site:
@@ -115,8 +137,10 @@ def _handler(path: Path, restore: Callable[[], object]) -> Callable[[int, int, i
             if len(addresses) <= _MAX_REPORTS:
                 call = last_call()
                 near = owner_of(address) or f"address {address:#x}, which is not in guarded memory"
+                found = {"kernel": call.kernel, "nodes": call.nodes, "segments": list(_STARTED.items())}
+                found["near"] = near if number in _ACCESSES else ""
                 part = path.with_name(f"{path.name}.{len(addresses)}")
-                part.write_text(json.dumps({"kernel": call.kernel, "nodes": call.nodes, "near": near}))
+                part.write_text(json.dumps(found))
                 part.replace(path)
         finally:
             restore()  # not earlier, because a fault of another thread would then end the process
@@ -130,7 +154,8 @@ def reported(path: Path) -> Fault:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
         return Fault("", (), "")
-    return Fault(str(found["kernel"]), tuple(map(str, found["nodes"])), str(found["near"]))
+    segments = tuple((str(device), str(segment)) for device, segment in found["segments"])
+    return Fault(str(found["kernel"]), tuple(map(str, found["nodes"])), str(found["near"]), segments)
 
 
-__all__ = ["Fault", "last_call", "launched", "report_to", "reported"]
+__all__ = ["Fault", "forget_started", "last_call", "launched", "report_to", "reported", "started"]

@@ -27,6 +27,7 @@ from dlc_core.runtime.call.callers import caller_for
 from dlc_core.runtime.call.checked import Allocating, Caller, Host, device_errors
 from dlc_core.runtime.call.copying import Copying
 from dlc_core.runtime.device import Device
+from dlc_core.runtime.guard.faults import started
 from dlc_core.runtime.host_program.footprint import device_bytes, host_bytes
 from dlc_core.runtime.host_program.resident import Pool, ResidentValue, to_host
 from dlc_core.runtime.host_program.steps import Steps
@@ -149,6 +150,8 @@ class Hosted(Allocating):
             for name, own in program.segments.items()
         }
         self._segments.update(regions)
+        self._devices = dict.fromkeys(self._segments, device.name)
+        self._devices.update((name, getattr(c, "device", device).name) for name, c in regions.items())
         self._pools = {
             id(caller.device): Pool(caller.device)
             for caller in self._segments.values()
@@ -164,11 +167,13 @@ class Hosted(Allocating):
         return self._segments
 
     def _run_segment(self, symbol: str, arrays: list[Any], threads: int) -> list[Any]:
+        started(symbol, self._devices[symbol])
         return self._segments[symbol].call(arrays, threads)
 
     def _run_resident(self, symbol: str, values: list[ResidentValue], threads: int) -> list[Any]:
         """Run a segment of a program in which some segments are on other devices."""
         caller = self._segments[symbol]
+        started(symbol, self._devices[symbol])
         if not isinstance(caller, Copying):
             arrays = [value.host() for value in values]
             return [ResidentValue(array) for array in caller.call(arrays, threads)]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from dlc_core.diag import RuntimeFailure
 from dlc_core.runtime.executable import Executable
 from dlc_core.testing.levels.device_models import random_array
 from dlc_core.testing.levels.layers import OnDevice, on_device
@@ -67,12 +68,17 @@ def long_launch(exe: Executable) -> tuple[OnDevice, float]:
     """An entry point with enough rows to keep the device busy, and the seconds that a launch takes.
 
     They count from the return of `launch`. They are fewer than `LAUNCH_SECONDS` if launches return late,
-    or if the device is fast even with the most rows.
+    or if the device is fast even with the most rows that it has memory for.
     """
     (value,) = exe.inputs
     for power in ROW_POWERS:
         shape = tuple(size if isinstance(size, int) else 1 << power for size in value.type.shape)
-        _, run = on_device(exe, random_array(shape, value.type.dtype.numpy, 0))
+        try:
+            _, run = on_device(exe, random_array(shape, value.type.dtype.numpy, 0))
+        except RuntimeFailure:
+            if power == ROW_POWERS[0]:
+                raise
+            break
         seconds_left(run)
         seconds = min(seconds_left(run) for _ in range(MEASUREMENTS))
         if seconds >= LAUNCH_SECONDS:

@@ -156,6 +156,7 @@ class OnDevice:
 def on_device(exe: Executable, *given: NDArray) -> tuple[Any, OnDevice]:
     """The device of an executable without regions, and its entry point with memory that contains the inputs
     `given`. Without these, the inputs are uninitialised. The test is skipped if entry points take arrays.
+    Raises RuntimeFailure if the device has not enough memory.
     """
     device = exe.device
     entry = device.load(exe.artifact).entry(exe.entry)
@@ -163,13 +164,17 @@ def on_device(exe: Executable, *given: NDArray) -> tuple[Any, OnDevice]:
         pytest.skip("entry points of this device take arrays, not memory")
     shapes = [a.shape for a in given] or [v.type.static_shape() or () for v in exe.inputs]
     plan = exe.signature.plan(shapes)
-    in_handles = [device.alloc(_nbytes(v, s)) for v, s in zip(exe.inputs, shapes, strict=True)]
-    for handle, array in zip(in_handles, given):
-        device.write(handle, bytes_of(array))
-    out_handles = [device.alloc(_nbytes(v, s)) for v, s in zip(exe.outputs, plan.outputs, strict=True)]
-    weights, arena = device.alloc(max(1, exe.weights.nbytes)), device.alloc(max(1, plan.arena))
-    device.write(weights, bytes_of(exe.weights))
-    return device, OnDevice(exe, entry, in_handles, out_handles, [weights, arena], plan.scalars, plan.outputs)
+    run = OnDevice(exe, entry, [], [], [], plan.scalars, plan.outputs)  # it frees what is allocated so far
+    for value, shape in zip(exe.inputs, shapes, strict=True):
+        run.inputs.append(device.alloc(_nbytes(value, shape)))
+    for value, shape in zip(exe.outputs, plan.outputs, strict=True):
+        run.outputs.append(device.alloc(_nbytes(value, shape)))
+    for size in (exe.weights.nbytes, plan.arena):
+        run.others.append(device.alloc(max(1, size)))
+    device.write(run.others[0], bytes_of(exe.weights))
+    if given:
+        run.write(given)
+    return device, run
 
 
 def _nbytes(value: Value, shape: Shape) -> int:

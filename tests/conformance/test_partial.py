@@ -1,0 +1,193 @@
+"""The kit on kinds that take a part of a model: it tests the chip, and not the host."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from dlc_core.graph.node import param
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+from dlc_core.plugin.registry import fresh_registry
+from dlc_core.testing import runner
+from dlc_core.testing.batch import compile_all
+from dlc_core.testing.capability import is_partial, taken
+from dlc_core.testing.cases import module_of, op_cases
+from dlc_core.testing.levels.layers import on_device, random_inputs, results, same, subject_of
+from dlc_core.testing.parts import part_on
+from dlc_core.testing.runner import ON_HOST, PASSED, check_outcomes, run_cases, usable_target
+from dlc_core.testing.where import DEVICE, HOST, MIXED, Tally, Where, where_of
+from tests.conformance.kinds import Unit, bytes_only
+from tests.conformance.sessions import session
+
+
+@pytest.fixture
+def unit():
+    plugin = Unit()
+    usable_target.cache_clear()
+    with fresh_registry({"unit": plugin}):
+        yield plugin
+    usable_target.cache_clear()
+
+
+def launches(plugin: Unit) -> int:
+    """The number of regions that the unit has run."""
+    return sum(name.startswith("region") for name in plugin.card.log)
+
+
+# Where cases run
+
+
+def test_places_and_shares() -> None:
+    assert Where(0, 4).place == HOST
+    assert Where(4, 4).place == DEVICE
+    assert Where(1, 4).place == MIXED
+    assert Where(1, 4).share == 0.25
+    assert Where.of_record(Where(1, 4, "why", False).record()) == Where(1, 4, "why", False)
+
+
+def test_a_level_fails_if_nothing_ran_on_the_target_and_nothing_excludes_it() -> None:
+    excluded, unknown = Where(0, 2, "exp: no double precision"), Where(0, 2, "exp: no pattern matches", False)
+    tally = Tally()
+    assert tally.problem == ""
+    tally.add("ops/exp/0/float64", excluded)
+    assert tally.problem == ""
+    tally.add("ops/exp/0/float32", unknown)
+    assert tally.problem == "ops/exp/0/float32: exp: no pattern matches"
+    other = Tally()
+    other.add("ops/matmul/0/float32", Where(1, 2))
+    other.merge(Tally.of_record(tally.record()))
+    assert other.problem == ""
+    assert (other.on, other.nodes, other.share) == (1, 6, 1 / 6)
+
+
+def test_executables_tell_where_their_nodes_run(unit: Unit) -> None:
+    target = usable_target("unit")
+    x, w = param("x", tensor_type((4, 8))), param("w", tensor_type((8, 3)))
+    module = module_of(std.exp(std.relu(std.matmul(x, w))), [x, w])
+    (exe,) = compile_all([module], target)
+    where = where_of(exe, target, module)
+    assert (where.place, where.on, where.nodes) == (MIXED, 1, 3)
+    assert where.why == "relu, exp: no pattern matches"
+    assert taken(module, target) == where
+    part = part_on(exe, target)
+    assert part is exe.regions["region_0"]
+    assert where_of(exe, exe.target, module).place == MIXED
+    assert is_partial(target)
+    assert not is_partial(usable_target("reference"))
+
+
+def test_cases_that_the_target_does_not_take_are_on_the_host_and_run_once(unit: Unit) -> None:
+    target = usable_target("unit")
+    found = run_cases(op_cases(std.BY_NAME["exp"]), target)
+    assert len(found) > 3
+    assert {each.status for each in found} == {ON_HOST}
+    assert {each.why for each in found} == {"exp: no pattern matches"}
+    assert launches(unit) == 0
+    with pytest.raises(pytest.skip.Exception, match="on host: exp: no pattern matches"):
+        check_outcomes(found)
+    with mock.patch.object(runner, "compile_all", wraps=compile_all) as compiles:
+        run_cases(op_cases(std.BY_NAME["exp"]), target)
+    assert compiles.call_count == 1
+
+
+def test_cases_that_the_target_takes_run_there(unit: Unit) -> None:
+    found = run_cases(op_cases(std.BY_NAME["matmul"], ["float32"]), usable_target("unit"))
+    assert {(each.status, each.where.place) for each in found} == {(PASSED, DEVICE)}
+    assert launches(unit) >= len(found)
+
+
+# The part of an executable on the device
+
+
+def test_device_tests_launch_on_the_device(unit: Unit) -> None:
+    subject = subject_of(usable_target("unit"), "shared")
+    assert subject.device is unit.card
+    _, run = on_device(subject.part)
+    before = launches(unit)
+    given = random_inputs(subject.part)
+    run.write(given)
+    run.launch()
+    found = run.read()
+    assert launches(unit) == before + 1
+    assert same(found, results(subject.part, given))
+
+
+def test_the_model_of_device_tests_is_one_that_the_target_takes() -> None:
+    usable_target.cache_clear()
+    with fresh_registry({"unit": Unit(patterns=bytes_only())}):
+        assert subject_of(usable_target("unit"), "shared").model.dtype == "int8"
+    usable_target.cache_clear()
+
+
+# Sessions
+
+
+def test_level_0_passes_on_the_unit(tmp_path: Path) -> None:
+    found = session(tmp_path, "Unit()", "--dlc-level=0", "--dlc-badge=badge.svg")
+    assert found.code == 0, found.text
+    assert "22 passed, 1 skipped" in found.text
+    level = found.level("device")
+    assert level["where"] == {"device": 0, "mixed": 14, "host": 0}
+    assert level["share"] == pytest.approx(1 / 3, abs=1e-3)
+    assert "33% of nodes on the target (14 mixed)" in found.text
+    badge = json.loads((tmp_path / "badge.json").read_text())
+    assert badge == {
+        "schemaVersion": 1,
+        "label": "dlc conformance",
+        "message": "level 0, 33% on unit",
+        "color": "green",
+    }
+    assert "level 0, 33% on unit" in (tmp_path / "badge.svg").read_text()
+
+
+def test_level_0_finds_a_unit_with_wrong_results(tmp_path: Path) -> None:
+    found = session(tmp_path, "Unit(device=WrongCard)", "--dlc-level=0")
+    assert found.code == 1
+    assert found.level("device")["counts"]["failed"] >= 8, found.text
+
+
+def test_ops_that_the_unit_does_not_take_do_not_pass(tmp_path: Path) -> None:
+    found = session(tmp_path, "Unit()", "--dlc-level=ops", "--dlc-ops=exp")
+    assert found.code == 1, found.text
+    assert "FAILED level 'ops' of unit: nothing ran on the target." in found.text
+    assert "exp: no pattern matches" in found.text
+    level = found.level("ops")
+    assert level["where"]["device"] == level["where"]["mixed"] == 0
+    assert level["counts"]["on host"] == level["where"]["host"] > 3
+    assert found.target["verdict"] == "failed"
+    assert {cell["status"] for cell in found.target["ops"]["exp"].values()} == {"on host"}
+    page = (tmp_path / "out" / "conformance.html").read_text()
+    assert "nothing ran on the target" in page
+
+
+def test_a_level_that_declarations_exclude_does_not_fail(tmp_path: Path) -> None:
+    words = "--dlc-level=ops", "--dlc-ops=exp", "--dlc-dtypes=float32"
+    found = session(tmp_path, "Unit(dtypes=('int8', 'int32'))", *words)
+    assert found.code == 0, found.text
+    cases = {case["case"]: case["why"] for case in found.target["cases"]}
+    assert cases["ops/exp/0/float32"] == "Description.dtypes does not have float32"
+    assert found.level("ops")["problem"] == ""
+
+
+def test_the_report_has_the_share_of_each_op(tmp_path: Path) -> None:
+    words = "--dlc-level=ops", "--dlc-ops=matmul,exp,gelu", "--dlc-dtypes=float32"
+    found = session(tmp_path, "Unit()", *words)
+    assert found.code == 0, found.text
+    assert found.target["shares"] == {"exp": 0.0, "gelu": 0.0, "matmul": 1.0}
+    cases = {case["case"]: case for case in found.target["cases"]}
+    assert (cases["ops/matmul/0/float32"]["where"], cases["ops/matmul/0/float32"]["share"]) == ("device", 1.0)
+    assert (cases["ops/exp/0/float32"]["where"], cases["ops/exp/0/float32"]["share"]) == ("host", 0.0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="isolated processes inherit pipes")
+def test_a_crash_names_the_region_and_the_case(tmp_path: Path) -> None:
+    words = "--dlc-level=ops", "--dlc-ops=matmul", "--dlc-dtypes=float32", "--dlc-isolate", "-k", "samples"
+    found = session(tmp_path, "Unit(device=CrashingCard)", *words)
+    assert "the process of the test died of SIGSEGV" in found.text, found.text
+    assert "running:    ops/matmul/1/float32, entry point 'main'" in found.text
+    assert "at fault:   segment region_0 (matmul) began last on device 'unit'" in found.text
