@@ -3,7 +3,8 @@
     pytest --dlc-badge=badge.svg        writes badge.svg, and badge.json for shields.io
 
 The JSON file follows the schema of shields' endpoint badges (https://shields.io/badges/endpoint-badge). The
-text has the level that the target has passed, and the share of nodes that ran on it. A level is passed if all
+text has the level that the target has passed, and its share of the multiply-adds (of the nodes, if there are
+no multiply-adds). A level is passed if all
 of its cases and those of the levels below were run, apart from skipped ones, and none failed.
 """
 
@@ -55,7 +56,7 @@ def endpoint(record: Mapping[str, Any]) -> dict[str, Any]:
         ((passed_level(target), target) for target in targets),
         key=lambda each: -1 if each[0] is None else each[0],
     )
-    share = lowest["share"]
+    share = lowest["share"] if lowest["multiply_adds"] is None else lowest["multiply_adds"]
     on = "" if share is None else f", {percent(share)} on {lowest['kind']}"
     failed = any(target["verdict"] == FAILED for target in targets)
     if level is None:

@@ -1,4 +1,4 @@
-"""What a target takes of a model, by its declarations: the test of a case before it is compiled.
+"""The nodes of a model that a target takes, by its declarations, before the model is compiled.
 
 Partitioners (patterns and predicates), code generators and `Description.dtypes` declare what a target takes.
 The compiler's passes up to `partition` read these declarations. This takes milliseconds, so that the kit does

@@ -21,7 +21,7 @@ from dlc_core.driver import find_target
 from dlc_core.plugin.registry import registry
 from dlc_core.testing.catalogue import case_names, op_case_names, unused_exemptions
 from dlc_core.testing.levels import LEVELS
-from dlc_core.testing.report_levels import Test, levels_of, percent, tally_of
+from dlc_core.testing.report_levels import Test, levels_of, percent, shares_of, tally_of
 from dlc_core.testing.report_page import page
 from dlc_core.testing.runner import (
     EXPECTED,
@@ -96,28 +96,28 @@ def _of_target(text: str, tests: Sequence[Test]) -> dict[str, Any]:
         "verdict": FAILED if failed else PASSED if counts[PASSED] else NOT_RUN,
         "counts": {status: counts[status] for status in STATUSES},
         "seconds": seconds,
-        "share": tally_of(tests).share,
+        **shares_of(tally_of(tests)),
         "levels": levels,
         "shares": _shares(ordered),
         "ops": _ops(ordered),
         "exemptions": _exemptions(text, cases),
         "cases": [
             {"case": o.case, "status": o.status, "why": o.why}
-            | ({} if o.where is None else {"where": o.where.place, "share": round(o.where.share, 4)})
+            | ({} if o.where is None else {"where": o.where.place, **shares_of(o.where)})
             | ({"figures": figures[o.case]} if o.case in figures else {})
             for o in ordered
         ],
     }
 
 
-def _shares(cases: Sequence[Outcome]) -> dict[str, float]:
-    """The share on the target of the nodes of each op's cases in level 1."""
+def _shares(cases: Sequence[Outcome]) -> dict[str, dict[str, float | None]]:
+    """The shares on the target of the nodes and multiply-adds of each op's cases in level 1."""
     by_op: dict[str, Tally] = {}
     for outcome in cases:
         level, op, *_ = [*outcome.case.split("/"), ""]
         if level == "ops" and outcome.where is not None:
             by_op.setdefault(op, Tally()).add(outcome.case, outcome.where)
-    return {op: round(tally.share or 0.0, 4) for op, tally in sorted(by_op.items())}
+    return {op: shares_of(tally) for op, tally in sorted(by_op.items())}
 
 
 def _ops(cases: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
@@ -191,7 +191,7 @@ def table(target: Mapping[str, Any]) -> list[str]:
     for op, row in rows.items():
         cells = [MARKS[row[d]["status"]] if d in row else "" for d in columns]
         line = " ".join(cell.center(len(dtype)) for cell, dtype in zip(cells, columns, strict=True))
-        share = percent(target["shares"].get(op)).rjust(4)
+        share = percent(target["shares"].get(op, {}).get("share")).rjust(4)
         lines.append(f"{op.ljust(20)} {share} {line}".rstrip())
     reasons: dict[str, None] = {}
     for case in target["cases"]:

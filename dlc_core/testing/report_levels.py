@@ -24,10 +24,10 @@ class Test:
     status: str = NOT_RUN
     why: str = ""
     seconds: float = 0.0
-    limit_factor: float = 1.0
     outcomes: list[Outcome] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    limit_factor: float = 1.0
 
     __test__ = False
 
@@ -35,7 +35,11 @@ class Test:
     def where(self) -> Where | None:
         """Where a test that is a case ran."""
         tally = self.tally
-        return Where(tally.on, tally.nodes) if tally.places.total() == 1 else None
+        return (
+            Where(tally.on, tally.nodes, "", True, tally.work_on, tally.work)
+            if tally.places.total() == 1
+            else None
+        )
 
     def cases(self) -> list[Outcome]:
         """The outcomes of its cases, and its own if it has no cases or failed for another reason."""
@@ -52,6 +56,12 @@ def tally_of(tests: Iterable[Test]) -> Tally:
     for test in tests:
         whole.merge(test.tally)
     return whole
+
+
+def shares_of(found: Tally | Where) -> dict[str, float | None]:
+    """The fractions of nodes and of multiply-adds that the target computes, as JSON data."""
+    shares = {"share": found.share, "multiply_adds": found.work_share}
+    return {name: None if share is None else round(share, 4) for name, share in shares.items()}
 
 
 def levels_of(cases: Sequence[Outcome], tests: Sequence[Test]) -> list[dict[str, Any]]:
@@ -75,7 +85,7 @@ def levels_of(cases: Sequence[Outcome], tests: Sequence[Test]) -> list[dict[str,
                 "counts": {status: counts[status] for status in STATUSES},
                 "missing": missing,
                 "where": {place: tally.places[place] for place in PLACES},
-                "share": None if tally.share is None else round(tally.share, 4),
+                **shares_of(tally),
                 "problem": tally.problem,
                 "seconds": round(seconds, 3),
                 "limit": limit,
@@ -106,7 +116,9 @@ def level_lines(target: Mapping[str, Any]) -> list[str]:
             continue
         counts = ", ".join(f"{count} {status}" for status, count in each["counts"].items() if count)
         where = ", ".join(f"{count} {place}" for place, count in each["where"].items() if count)
-        share = f"; {percent(each['share'])} of nodes on the target ({where})" if where else ""
+        work = each["multiply_adds"]
+        works = "" if work is None else f" and {percent(work)} of multiply-adds"
+        share = f"; {percent(each['share'])} of nodes{works} on the target ({where})" if where else ""
         time = f"; {each['seconds']:.0f} of {each['limit']:g} s{': over its limit' if each['over'] else ''}"
         lines.append(f"level {each['level']} {each['name'].ljust(8)}{counts}{share}{time}")
         if each["problem"]:
@@ -121,4 +133,4 @@ def percent(share: float | None) -> str:
     return "<1%" if 0 < share < 0.01 else f"{share:.0%}" if share in (0, 1) else f"{min(share, 0.99):.0%}"
 
 
-__all__ = ["Test", "level_lines", "levels_of", "percent", "tally_of"]
+__all__ = ["Test", "level_lines", "levels_of", "percent", "shares_of", "tally_of"]

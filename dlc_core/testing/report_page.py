@@ -64,7 +64,10 @@ def _body(record: Mapping[str, Any]) -> Iterator[str]:
 def _target(target: Mapping[str, Any]) -> Iterator[str]:
     verdict = target["verdict"]
     yield f"<h2><code>{_text(target['target'])}</code> <b class={CLASSES[verdict]}>{verdict}</b></h2>"
-    yield f"<p>{target['seconds']:.1f} seconds.</p>"
+    shares = (("nodes", target["share"]), ("multiply-adds", target["multiply_adds"]))
+    texts = [f"{percent(share)} of {what}" for what, share in shares if share is not None]
+    on = f"{' and '.join(texts)} ran on the target." if texts else ""
+    yield f"<p>{target['seconds']:.1f} seconds. {on}</p>"
     yield from _levels(target)
     yield from _failures(target)
     yield from _ops(target)
@@ -75,12 +78,20 @@ def _target(target: Mapping[str, Any]) -> Iterator[str]:
 
 def _levels(target: Mapping[str, Any]) -> Iterator[str]:
     yield "<h3>Levels</h3><table><thead><tr><th>level</th><th>cases</th>"
-    heads = (*STATUSES, *(f"{place} cases" for place in PLACES), "on the target", "seconds", "limit")
+    heads = (
+        *STATUSES,
+        *(f"{place} cases" for place in PLACES),
+        "nodes on the target",
+        "multiply-adds",
+        "seconds",
+        "limit",
+    )
     yield "".join(f"<th>{head}</th>" for head in heads) + "</tr></thead>"
     for each in target["levels"]:
         numbers = [each["counts"][status] or "" for status in STATUSES]
         numbers += [each["where"][place] or "" for place in PLACES]
-        numbers += [percent(each["share"]), f"{each['seconds']:.1f}", f"{each['limit']:g}"]
+        numbers += [percent(each["share"]), percent(each["multiply_adds"])]
+        numbers += [f"{each['seconds']:.1f}", f"{each['limit']:g}"]
         cells = "".join(f"<td class=c>{number}</td>" for number in numbers)
         yield f"<tr><td class=c>{each['level']}</td><td>{each['name']}</td>{cells}</tr>"
     yield "</table>"
@@ -112,11 +123,11 @@ def _ops(target: Mapping[str, Any]) -> Iterator[str]:
     signs = ", ".join(f"{SIGNS[status]} {status}" for status in STATUSES)
     yield f"<h3>Operators</h3><p>{signs}; empty: the operator does not take the dtype.</p>"
     heads = "".join(f"<th>{_text(dtype)}</th>" for dtype in columns)
-    first = "<th class=op>operator</th><th>on the target</th>"
+    first = "<th class=op>operator</th><th>nodes on the target</th>"
     yield f"<div class=ops><table><thead><tr>{first}{heads}</tr></thead>"
     for op, row in ops.items():
         cells = "".join(_cell(row[dtype]) if dtype in row else "<td></td>" for dtype in columns)
-        share = f"<td>{percent(target['shares'].get(op))}</td>"
+        share = f"<td>{percent(target['shares'].get(op, {}).get('share'))}</td>"
         yield f"<tr><td class=op>{_text(op)}</td>{share}{cells}</tr>"
     yield "</table></div>"
 

@@ -24,7 +24,7 @@ from dlc_core.testing.cases import Case, difference, outputs_of
 from dlc_core.testing.expectations import Expectations, ExpectedFailure, Unsupported
 from dlc_core.testing.limits import CaseTooLong, limited
 from dlc_core.testing.running import report
-from dlc_core.testing.where import Where, where_of
+from dlc_core.testing.where import Where, where_of, work_of
 
 PASSED, FAILED, UNSUPPORTED, EXPECTED = "passed", "failed", "unsupported", "fails as expected"
 ON_HOST, NOT_RUN = "on host", "not run"
@@ -103,6 +103,7 @@ def run_cases(
         where = taken(case.module, target, opt_level) if partial else None
         if where is not None and not where.on:
             if host_tested:
+                where = replace(where, work=work_of(case.module))
                 outcomes.append(Outcome(case.name, ON_HOST, where.why, where))
                 continue
             host_tested = True
@@ -166,7 +167,8 @@ def _outcome(case: Case, compiled: Compiled, target: Target, predicted: Where | 
     report(case.name, compiled)
     where = where_of(compiled, target, case.module)
     if predicted is not None and not where.on and not predicted.on:
-        where = predicted  # it knows which declarations exclude the case
+        # It knows which declarations exclude the case.
+        where = replace(predicted, work=where.work)
     try:
         for number, trial in enumerate(case.trials):
             found = outputs_of(compiled(*trial.inputs))

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from dlc_core.diag import first_names
 from dlc_core.graph.node import STRUCTURAL, Function, functions_of, post_order
 from dlc_core.ir.module import IRModule
+from dlc_core.op.declare import OpDecl
 from dlc_core.passes.graph.partition import NO_MATCH
+from dlc_core.passes.lower.graph_work import graph_work
 from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.measure.kernels import HOST as ON_HOST
+from dlc_core.runtime.measure.kernels import entries_of
 from dlc_core.target import Target
+from dlc_core.target.cost import Work, known_sum
 from dlc_core.target.target import THREADS
 
 DEVICE, MIXED, HOST = "device", "mixed", "host"
@@ -31,14 +36,17 @@ SHOWN = 3
 class Where:
     """The number of a model's nodes that run on the target, and of all its nodes.
 
-    `why` is the reason why nodes run on the host. `declared` says that the target's declarations exclude all
-    of these nodes: their dtypes are not in `Description.dtypes`, or a predicate refused them with a reason.
+    `work_on` and `work` are the same for multiply-adds; both are 0 if they are not known. `why` is the reason
+    why nodes run on the host. `declared` says that the target's declarations exclude all of these nodes:
+    their dtypes are not in `Description.dtypes`, or a predicate refused them with a reason.
     """
 
     on: int
     nodes: int
     why: str = ""
     declared: bool = True
+    work_on: int = 0
+    work: int = 0
 
     @property
     def share(self) -> float:
@@ -50,9 +58,14 @@ class Where:
         """`device`, `mixed` or `host`."""
         return HOST if not self.on else DEVICE if self.on == self.nodes else MIXED
 
+    @property
+    def work_share(self) -> float | None:
+        """The fraction of multiply-adds that the target computes; None if there are none."""
+        return self.work_on / self.work if self.work else None
+
     def record(self) -> list[Any]:
         """As JSON data."""
-        return [self.on, self.nodes, self.why, self.declared]
+        return list(astuple(self))
 
     @staticmethod
     def of_record(data: Sequence[Any] | None) -> Where | None:
@@ -62,11 +75,13 @@ class Where:
 
 @dataclass
 class Tally:
-    """The places of many cases, and the sums of their nodes."""
+    """Where many cases run, and the sums of their nodes and multiply-adds."""
 
     places: Counter[str] = field(default_factory=Counter)
     on: int = 0
     nodes: int = 0
+    work_on: int = 0
+    work: int = 0
     undeclared: str = ""
     """A case on the host that no declaration of the target excludes, with the reason."""
 
@@ -75,6 +90,8 @@ class Tally:
         self.places[where.place] += 1
         self.on += where.on
         self.nodes += where.nodes
+        self.work_on += where.work_on
+        self.work += where.work
         if where.place == HOST and not where.declared and not self.undeclared:
             self.undeclared = f"{case}: {where.why}"
 
@@ -83,12 +100,19 @@ class Tally:
         self.places += other.places
         self.on += other.on
         self.nodes += other.nodes
+        self.work_on += other.work_on
+        self.work += other.work
         self.undeclared = self.undeclared or other.undeclared
 
     @property
     def share(self) -> float | None:
         """The fraction of nodes that run on the target; None without cases."""
         return self.on / self.nodes if self.nodes else None
+
+    @property
+    def work_share(self) -> float | None:
+        """The fraction of multiply-adds that the target computes; None if there are none."""
+        return self.work_on / self.work if self.work else None
 
     @property
     def problem(self) -> str:
@@ -100,17 +124,39 @@ class Tally:
 
     def record(self) -> list[Any]:
         """As JSON data."""
-        return [dict(self.places), self.on, self.nodes, self.undeclared]
+        return [dict(self.places), self.on, self.nodes, self.work_on, self.work, self.undeclared]
 
     @staticmethod
     def of_record(data: Sequence[Any]) -> Tally:
         """The value of `record()`."""
-        places, on, nodes, undeclared = data
-        return Tally(Counter(places), on, nodes, undeclared)
+        places, *rest = data
+        return Tally(Counter(places), *rest)
 
 
 def where_of(exe: Executable, target: Target, module: IRModule) -> Where:
     """Where an executable runs, which was compiled from a module for a target, alone or with others."""
+    own: dict[bool, list[int | None]] = {True: [], False: []}
+    for entry in entries_of(exe):
+        works = [Work.of_record(site).multiply_adds for site in entry.sites]
+        own[entry.kind != ON_HOST and is_same(entry.target, target)] += works
+    total, here = known_sum([*own[True], *own[False]]), known_sum(own[True])
+    found = _nodes_of(exe, target, module)
+    return found if total is None or here is None else replace(found, work_on=int(here), work=int(total))
+
+
+def work_of(module: IRModule) -> int:
+    """The multiply-adds of a module; 0 if they are not known, or if it has no op that may have some."""
+    entry = module[module.entry]
+    if not isinstance(entry, Function):
+        return 0
+    decls = (n.op for n in post_order(entry.body) if isinstance(n.op, OpDecl))
+    if not any(decl.kind == "contraction" or decl.is_composite for decl in decls):
+        return 0
+    return graph_work(entry).multiply_adds or 0
+
+
+def _nodes_of(exe: Executable, target: Target, module: IRModule) -> Where:
+    """`where_of` without multiply-adds."""
     placed = exe.about.get("placed", {"regions": (), "why_not": ()})
     if not is_same(exe.target, target):
         found = where_placed(placed, target)
@@ -177,4 +223,5 @@ __all__ = [
     "is_same",
     "where_of",
     "where_placed",
+    "work_of",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -20,7 +21,7 @@ from dlc_core.testing.cases import module_of, op_cases
 from dlc_core.testing.levels.layers import on_device, random_inputs, results, same, subject_of
 from dlc_core.testing.parts import part_on
 from dlc_core.testing.runner import ON_HOST, PASSED, check_outcomes, run_cases, usable_target
-from dlc_core.testing.where import DEVICE, HOST, MIXED, Tally, Where, where_of
+from dlc_core.testing.where import DEVICE, HOST, MIXED, Tally, Where, where_of, work_of
 from tests.conformance.kinds import Unit, bytes_only
 from tests.conformance.sessions import session
 
@@ -72,8 +73,10 @@ def test_executables_tell_where_their_nodes_run(unit: Unit) -> None:
     (exe,) = compile_all([module], target)
     where = where_of(exe, target, module)
     assert (where.place, where.on, where.nodes) == (MIXED, 1, 3)
+    assert where.work_on == where.work == 4 * 8 * 3
     assert where.why == "relu, exp: no pattern matches"
-    assert taken(module, target) == where
+    assert taken(module, target) == replace(where, work_on=0, work=0)
+    assert work_of(module) == 4 * 8 * 3
     part = part_on(exe, target)
     assert part is exe.regions["region_0"]
     assert where_of(exe, exe.target, module).place == MIXED
@@ -134,15 +137,16 @@ def test_level_0_passes_on_the_unit(tmp_path: Path) -> None:
     level = found.level("device")
     assert level["where"] == {"device": 0, "mixed": 14, "host": 0}
     assert level["share"] == pytest.approx(1 / 3, abs=1e-3)
-    assert "33% of nodes on the target (14 mixed)" in found.text
+    assert level["multiply_adds"] == 1.0
+    assert "33% of nodes and 100% of multiply-adds on the target (14 mixed)" in found.text
     badge = json.loads((tmp_path / "badge.json").read_text())
     assert badge == {
         "schemaVersion": 1,
         "label": "dlc conformance",
-        "message": "level 0, 33% on unit",
+        "message": "level 0, 100% on unit",
         "color": "green",
     }
-    assert "level 0, 33% on unit" in (tmp_path / "badge.svg").read_text()
+    assert "level 0, 100% on unit" in (tmp_path / "badge.svg").read_text()
 
 
 def test_level_0_finds_a_unit_with_wrong_results(tmp_path: Path) -> None:
@@ -178,7 +182,9 @@ def test_the_report_has_the_share_of_each_op(tmp_path: Path) -> None:
     words = "--dlc-level=ops", "--dlc-ops=matmul,exp,gelu", "--dlc-dtypes=float32"
     found = session(tmp_path, "Unit()", *words)
     assert found.code == 0, found.text
-    assert found.target["shares"] == {"exp": 0.0, "gelu": 0.0, "matmul": 1.0}
+    shares = found.target["shares"]
+    assert {op: share["share"] for op, share in shares.items()} == {"exp": 0.0, "gelu": 0.0, "matmul": 1.0}
+    assert shares["matmul"]["multiply_adds"] == found.level("ops")["multiply_adds"] == 1.0
     cases = {case["case"]: case for case in found.target["cases"]}
     assert (cases["ops/matmul/0/float32"]["where"], cases["ops/matmul/0/float32"]["share"]) == ("device", 1.0)
     assert (cases["ops/exp/0/float32"]["where"], cases["ops/exp/0/float32"]["share"]) == ("host", 0.0)

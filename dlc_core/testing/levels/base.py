@@ -148,7 +148,7 @@ class Level:
             assert owner is not None
             tally = Tally()
             tally.add(case_of(owner, request.node.originalname), where)
-            request.node.user_properties.append((TALLY, tally.record()))
+            request.node.user_properties.append((TALLY, tally.record()))  # the last one counts
 
         return add
 

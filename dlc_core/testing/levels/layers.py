@@ -45,7 +45,7 @@ def model_for(target: Target) -> tuple[Model, Where]:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a device test tests: a model, its executable, and the executable of the part on the target's
+    """The subject of a device test: a model, its executable, and the executable of the part on the target's
     device, which is the whole or a region.
     """
 
