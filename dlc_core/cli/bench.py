@@ -60,6 +60,13 @@ def bench(
     seed: Seed = 0,
     profile: Annotated[bool, typer.Option("--profile", help="Show where the time goes, by kernel.")] = False,
     top: Annotated[int, typer.Option("--top", min=0, help="Kernels that --profile shows; 0 is all.")] = 15,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            help="Also write the time line of a call, for chrome://tracing and Perfetto, to a .json file.",
+        ),
+    ] = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Precision = "float32",
@@ -75,11 +82,16 @@ def bench(
     It times calls of `exe(...)` from Python with arrays in and out. It prints the median, and the range of
     the middle 80% of the calls.
 
+    For a model with several targets, --profile measures each segment on its own device, and copies between
+    devices. It shows each target's part of multiply-adds, bytes, cycles and time, and a time line. --trace
+    with several thread counts writes the time line of the last one.
+
     Examples:
 
     - `dlc bench model.onnx`
     - `dlc bench model.onnx --threads 1,2 --seconds 5`
     - `dlc bench model.dlc --profile --top 10`
+    - `dlc bench model.onnx -t NPU -t llvm --trace call.json`
     - `dlc bench model.onnx --shape batch=8 --json`
     """
     shapes = parse_shapes(shape)
@@ -94,8 +106,10 @@ def bench(
         exe.num_threads = count
         call = partial(exe, *arrays)
         spreads[count] = measure(call, repeat=repeat, warmup=warmup, seconds=seconds)
-        if profile:
+        if profile or trace is not None:
             reports[count] = exe.profile(arrays, runs=max(1, min(50, spreads[count].runs)))
+    if trace is not None:
+        reports[exe.num_threads].trace(trace)
     if as_json:
         record: dict[str, Any] = {
             "model": str(model),
@@ -113,7 +127,7 @@ def bench(
     if exe.report:
         out.print(f"compiled in {compile_seconds(exe)}", highlight=False)
     out.print(_table(spreads, f"{Machine.of(exe.target.describe()).executor}s"))
-    for report in reports.values():
+    for report in reports.values() if profile else ():
         out.print(_shortened(report, top))
 
 

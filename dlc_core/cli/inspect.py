@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
@@ -36,8 +38,10 @@ from dlc_core.cli.stages import (
     LOAD,
     check_stage,
     emit,
+    json_of,
     print_ir,
     read_module,
+    run_regions,
     run_until,
     source_of,
     stage_names,
@@ -50,7 +54,7 @@ from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
-from dlc_core.target import COMPILED
+from dlc_core.target import COMPILED, Target
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -90,7 +94,8 @@ def inspect(
     """Show a model's IR at any stage of its compile, its code, or the schedules of its kernels.
 
     For a `.dlc` file it lists the contents. For a model with several targets it shows the part of the last
-    target; regions of other targets are functions.
+    target, followed by the regions that other targets compile, at the same stage. Regions of vendors'
+    compilers are graph functions.
 
     Examples:
 
@@ -123,11 +128,11 @@ def inspect(
     chosen = stage or (
         CODE if after or listed else next(iter(driver.pipelines(context.target, context)), LOAD)
     )
-    check_stage(context, chosen)
+    own = check_stage(context, chosen)
     if listed:
-        _list(run_until(module, context, stage=chosen), context, as_json)
+        _list(run_until(module, context, stage=own), context, as_json)
         return
-    before, module = module, run_until(module, context, stage=chosen, after=after)
+    before, module = module, run_until(module, context, stage=own, after=after)
     if chosen == CODE and after is None:
         if function is not None and is_region(module[function]):
             made = driver.compile(
@@ -145,7 +150,33 @@ def inspect(
     form = "json" if as_json else form or "script"
     if form not in IR_FORMS:
         raise UsageError(f"--form {form!r}", hint=f"one of {', '.join(IR_FORMS)}, or --stage code")
-    print_ir(module if function is None else module[function], form)
+    # A pass is one of the host's pipelines, so `--after` shows no programs of regions.
+    regions = {} if after is not None else run_regions(module, context, chosen)
+    _print_module(module, regions, function, form)
+
+
+def _print_module(
+    module: IRModule, regions: Mapping[str, tuple[Target, IRModule]], function: str | None, form: str
+) -> None:
+    """Print a module, followed by the modules of its regions; or one function or region of them."""
+    if function is not None:
+        if function in regions:
+            print_ir(regions[function][1], form)
+            return
+        inside = [each for _, each in regions.values() if function in each.functions]
+        owner = next(iter(inside), module) if function not in module.functions else module
+        print_ir(owner[function], form)
+        return
+    rest = {name: each for name, each in module.functions.items() if name not in regions}
+    shown = replace(module, functions=rest)
+    if form == "json" and regions:
+        listed = {n: {"target": str(t), "module": json_of(m)} for n, (t, m) in regions.items()}
+        print(json.dumps({"module": json_of(shown), "regions": listed}, indent=1))
+        return
+    print_ir(shown, form)
+    for name, (target, each) in regions.items():
+        print(f"\n# {name} for {target}")
+        print_ir(each, form)
 
 
 def _list(module: IRModule, context: PassContext, as_json: bool) -> None:

@@ -14,10 +14,11 @@ from rich.console import Console
 
 from dlc_core import driver
 from dlc_core.cli.arrays import read_arrays
-from dlc_core.diag import PassError, UsageError
+from dlc_core.diag import DlcError, PassError, UsageError
 from dlc_core.driver.placement import check_placement
+from dlc_core.driver.regions import candidate_of, region_context, region_module
 from dlc_core.graph.extract import is_region
-from dlc_core.graph.node import Array
+from dlc_core.graph.node import Array, Function
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline
@@ -25,7 +26,7 @@ from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.script import parse, show, to_json, to_script
 from dlc_core.target import Artifact, Target
 
-LOAD, CODE = "load", "code"
+LOAD, GRAPH, CODE = "load", "graph", "code"
 SCRIPT = ".py"
 IR_FORMS = ("script", "json")
 
@@ -91,17 +92,45 @@ def run_until(
     return module
 
 
+def run_regions(module: IRModule, context: PassContext, stage: str) -> dict[str, tuple[Target, IRModule]]:
+    """Return the regions of a partitioned module after a stage, by name, with their targets.
+
+    Regions of vendors' compilers, and of targets without this stage, are left out. Up to the stage graph,
+    regions are functions of the module.
+    """
+    found = {}
+    for name, function in module.of_kind(Function).items():
+        if not is_region(function) or stage in (LOAD, GRAPH, CODE):
+            continue
+        candidate = candidate_of(function, context)
+        own = region_context(context, candidate.target)
+        if candidate.partitioner.compile is None and stage in stage_names(own):
+            found[name] = candidate.target, run_until(region_module(function), own, stage=stage)
+    return found
+
+
 def _is_after(context: PassContext, stage: str, current: str) -> bool:
     """Whether `current` comes after `stage`."""
     names = stage_names(context)
     return names.index(current) > names.index(stage)
 
 
-def check_stage(context: PassContext, stage: str) -> None:
-    """Raise UsageError for a stage that the context's target does not have."""
+def check_stage(context: PassContext, stage: str) -> str:
+    """Return the stage up to which the module of the context's target is shown with a stage: its last one if
+    only other targets of the model have the stage.
+
+    Raises UsageError for a stage that none of the targets has.
+    """
     names = stage_names(context)
-    if stage not in names:
-        raise UsageError(f"there is no stage {stage!r}", hint="one of " + ", ".join(names))
+    if stage in names:
+        return stage
+    others = () if context.placement is None else context.placement.candidates
+    for candidate in others:
+        own = stage_names(region_context(context, candidate.target))
+        if stage in own:
+            return stage_names(context)[-2]
+        names = list(dict.fromkeys([*names, *own]))
+    raise UsageError(f"there is no stage {stage!r}", hint="one of " + ", ".join(names))
 
 
 def emit(module: IRModule, target: Target, function: str | None = None) -> Artifact:
@@ -130,11 +159,31 @@ def source_of(artifact: Artifact, form: str | None) -> str:
 def print_ir(value: Any, form: str = "script") -> None:
     """Print a module or function as script, in colours on a terminal, or as JSON."""
     if form == "json":
-        print(json.dumps(to_json(value), indent=1))
+        print(json.dumps(json_of(value), indent=1))
     elif sys.stdout.isatty():
         show(value, Console())
     else:
         print(to_script(value).text, end="")
+
+
+def json_of(value: Any) -> Any:
+    """Return a module or function as JSON data, without attributes of later stages that have no JSON form."""
+    if isinstance(value, IRModule):
+        functions = {name: _encodable(each) for name, each in value.functions.items()}
+        value = replace(value, functions=functions)
+    return to_json(_encodable(value))
+
+
+def _encodable(value: Any) -> Any:
+    return replace(value, attrs={key: each for key, each in value.attrs.items() if _has_json(each)})
+
+
+def _has_json(value: Any) -> bool:
+    try:
+        to_json(value, [])
+    except DlcError:
+        return False
+    return True
 
 
 def write_script(value: Any, path: Path) -> list[Path]:

@@ -16,14 +16,15 @@ from dlc_core.driver.kernel_cache import KernelCache
 from dlc_core.driver.parts import checked_artifact, device_of
 from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
+from dlc_core.driver.regions import candidate_of, region_context, region_module
 from dlc_core.driver.request import FAILED_REGIONS, REQUEST, CompileRequest, Progress
 from dlc_core.driver.stages import context_for, lower, pipelines
 from dlc_core.foreign.needed import FOREIGN
-from dlc_core.graph.extract import REGION, is_region
+from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline
-from dlc_core.passes.graph.partition import PARTITIONER, region_of
+from dlc_core.passes.graph.partition import region_of
 from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.describe import arrays_of, interface_of
 from dlc_core.passes.lower.graph_work import graph_work, host_records
@@ -208,10 +209,7 @@ class Job:
         return made
 
     def _region(self, function: Function) -> Executable:
-        key = function.attrs[REGION], function.attrs[PARTITIONER]
-        candidates: Iterable[Candidate] = self.context.placement.candidates
-        candidate = next(t for t in candidates if (str(t.target), t.partitioner.name) == key)
-        made = self._region_executable(function, candidate)
+        made = self._region_executable(function, candidate_of(function, self.context))
         if "sites" not in made.about and made.program is None:  # its kernels are not known
             made.about = {**made.about, WORK: graph_work(function).record()}
         return made
@@ -240,8 +238,8 @@ class Job:
     def _compile_by_pipelines(self, function: Function, target: Target) -> Executable:
         """Compile a region through the pipelines of its target."""
         watchers = tuple(w for w in self.context.watchers if w is not self.reporter)
-        context = self.context.with_(target=target, placement=None, watchers=watchers)
-        module = IRModule({"main": Function("main", function.params, function.body)})
+        context = region_context(self.context, target).with_(watchers=watchers)
+        module = region_module(function)
         inner = Job(self.request, context, outer=self, keeps_kernels=self.keeps_kernels)
         return inner.executable(module, lambda: module)
 
@@ -268,14 +266,24 @@ class Job:
         )
 
     def text(self, reload: Callable[[], IRModule], last: str) -> str:
-        """The module after the stage `last` and all before it, as script."""
+        """The module after the stage `last` and all before it, as script. Regions that have tensor programs
+        are left out then: `CompiledModel.source` adds these.
+        """
         module = reload()
         quiet = self.context.with_(watchers=())
         for stage, pipeline in pipelines(self.target, quiet).items():
             module = pipeline.run(module, quiet)
             if stage == last:
                 break
-        return script(IRModule(module.functions, {}, module.entry))
+        shown = {n: f for n, f in module.functions.items() if last == "graph" or not self._is_lowered(f)}
+        return script(IRModule(shown, {}, module.entry))
+
+    def _is_lowered(self, function: object) -> bool:
+        """Whether a function is a region that the pipelines of its target compile to tensor programs."""
+        if not (isinstance(function, Function) and is_region(function)):
+            return False
+        candidate = candidate_of(function, self.context)
+        return candidate.partitioner.compile is None and "tir" in candidate.target.stages
 
     def code_text(self, reload: Callable[[], IRModule], form: str) -> str:
         """The generated code in a readable form."""

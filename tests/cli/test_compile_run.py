@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -138,6 +140,22 @@ def test_mistakes_are_reported(arguments, said, capsys):
 def test_pickles_are_not_read(dlc, folder):
     np.save(folder / "x.npy", np.array([{}], object), allow_pickle=True)
     assert "cannot be read" in dlc("run", "model.onnx", "--input", "x=x.npy", code=2)
+
+
+def test_bench_profiles_several_targets(dlc, dlc_json, folder):
+    both = "-t", "llvm", "-t", "reference", "--place", "relu=reference", "--shape", "batch=8"
+    arguments = "bench", "model.onnx", *both, "--repeat", "2", "--threads", "1", "--trace", "t.json"
+    text = dlc(*arguments, "--profile")
+    assert "a clock in the code, around each kernel" in text
+    assert "region_0" in text
+    trace = json.loads((folder / "t.json").read_text(encoding="utf-8"))
+    assert {e["name"] for e in trace["traceEvents"] if e["ph"] == "X"} == {"region_0", "relu"}
+    report = dlc_json(*arguments, "--profile")["profile"]["1"]
+    assert {one["target"]: one["multiply_adds"] for one in report["targets"]} == {"llvm": 96, "reference": 0}
+    assert len(report["timeline"]) == 2
+    assert "region_0" not in dlc(*arguments)
+    measured = dlc_json("explain", "model.onnx", *both, "--measure")
+    assert all(kernel["seconds"] > 0 for kernel in measured["kernels"])
 
 
 def test_bench_measures_each_thread_count(dlc, dlc_json):

@@ -182,6 +182,24 @@ def test_several_targets_are_shown_as_they_are_compiled(dlc, dlc_json):
     assert "no node of the model" in dlc("inspect", "model.onnx", *both, "--place", "nix=llvm", code=2)
 
 
+@pytest.mark.parametrize("host", ["reference", "reference -level=tir"])
+def test_regions_of_several_targets_are_shown_as_tensor_programs(dlc, dlc_json, host):
+    both = "--shape", "batch=8", "-t", "llvm", "-t", host, "--place", "relu=" + host
+    text = dlc("inspect", "model.onnx", "--stage", "tir", *both)
+    assert "# region_0 for llvm" in text
+    program = text.partition("# region_0 for llvm")[2]
+    assert "@T.prim_func" in program
+    assert '"rule": "cpu.contraction"' in program
+    assert ("G.relu" in text) == (host == "reference")
+    record = dlc_json("inspect", "model.onnx", "--stage", "tir", *both)
+    assert record["regions"]["region_0"]["target"] == "llvm"
+    only = dlc("inspect", "model.onnx", "--stage", "tir", "--function", "region_0", *both)
+    assert only == program.partition("\n")[2]
+    kernel = next(line for line in only.splitlines() if "def fused_" in line).split()[1].partition("(")[0]
+    assert f"def {kernel}(" in dlc("inspect", "model.onnx", "--stage", "tir", "--function", kernel, *both)
+    assert "no stage 'code2'" in dlc("inspect", "model.onnx", "--stage", "code2", *both, code=2)
+
+
 def test_the_cache_explains_models_for_several_targets(dlc):
     both = "-t", "llvm", "-t", "reference"
     dlc("compile", "model.onnx", *both)

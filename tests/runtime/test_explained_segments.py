@@ -224,3 +224,19 @@ def test_texts_and_json_have_targets_and_shares(plugins):
     assert {one["target"]: one["multiply_adds"] for one in record["shares"]} == {"toy": 2048, CARD: 320}
     assert record["totals"]["multiply_adds"] == MLP_PRODUCTS
     assert "share " not in str(compiled(mlp(), [TENSOR]).explain())
+
+
+def test_sources_have_the_programs_of_all_targets(plugins):
+    text = compiled(mlp(), ["toy", TENSOR], place={"softmax": TENSOR}).source("tir")
+    own, mark, region = text.partition("# region_0 for toy")
+    assert mark
+    assert "def fused_softmax" in own
+    assert "region_0" not in own.replace('"region_0"', "")
+    assert "def fused_matmul" in region
+    vendor = compiled(mlp(), ["card", TENSOR]).source("tir")
+    assert "def region_0" in vendor  # no tensor programs: its graph is shown
+    graph_host = compiled(mlp(), ["toy", "reference"])
+    assert graph_host.source("tir").startswith("# region_0 for toy")
+    assert "fused_matmul" in graph_host.source("c")
+    with pytest.raises(UsageError, match="no source 'asm'"):
+        graph_host.source("asm")

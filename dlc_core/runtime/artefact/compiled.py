@@ -28,6 +28,9 @@ executable, or the name of a part; the part "" is the executable itself."""
 MEMORY = "memory"
 """The key of the recorded memory of calls, as JSON data (see `CallMemory.record`)."""
 
+IR_FORMS = ("graph", "tir")
+"""The forms of `source` that are Python text."""
+
 WORK, HOST_WORK = "work", "host_work"
 """The keys, in `about`, of the work (`target.cost.Work`) of a region whose kernels are not known, and of the
 records of the nodes that a host program computes on the host, in the order of `host_nodes`.
@@ -120,22 +123,40 @@ class CompiledModel:
     def source(self, form: str) -> str:
         """Readable code: the code generator's forms, and forms of the compiler such as "tir" and "graph".
 
+        Regions of other targets that have the form follow, each after a comment with its name and target.
         Raises UsageError for other forms. The error lists the available ones, and says how an artefact can
         keep more.
         """
-        made = self._sources.get(form) or self.artifact.sources.get(form)
-        if made is not None:
-            return made if isinstance(made, str) else made()
-        known = {*self._sources, *self.artifact.sources}
-        derive = getattr(self.codegen, "source", None)
-        if derive is not None and (text := derive(self.artifact, form)) is not None:
-            return str(text)
+        own = self._own_source(form)
+        parts = [] if own is None else [own]
+        for name, region in self.regions.items():
+            if form in region.forms:
+                mark = "#" if form in IR_FORMS else "//"
+                parts.append(f"{mark} {name} for {region.target}\n{region.source(form)}")
+        if parts:
+            return "\n".join(parts)
+        known = self.forms
         forms = [f for f in getattr(self.codegen, "forms", ()) if f not in known]
         kept = f'exe.save(path, sources=["{forms[0]}"]) keeps more in an artefact' if forms else ""
         have = ", ".join(sorted(known)) or "none"
         raise UsageError(
             f"no source {form!r}", hint="; ".join(filter(None, (f"this executable has: {have}", kept)))
         )
+
+    @property
+    def forms(self) -> set[str]:
+        """The forms that `source` has, besides those that the code generator can derive."""
+        own = {*self._sources, *self.artifact.sources}
+        return own.union(*(region.forms for region in self.regions.values()))
+
+    def _own_source(self, form: str) -> str | None:
+        """The code of this executable without regions; None if it does not have the form."""
+        made = self._sources.get(form) or self.artifact.sources.get(form)
+        if made is not None:
+            return made if isinstance(made, str) else made()
+        derive = getattr(self.codegen, "source", None)
+        text = None if derive is None else derive(self.artifact, form)
+        return None if text is None else str(text)
 
 
 class LoadableModel(CompiledModel, ABC):

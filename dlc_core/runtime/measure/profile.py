@@ -183,7 +183,7 @@ class Report:
             methods = dict.fromkeys(row.measured for row in (*self.rows, *self.transfers))
             parts.append(Text("\n".join(f"{key}: measured by {HOW[key]}" for key in methods)))
             parts.append(self._target_table())
-            parts.append(Text(timeline_text(self.timeline)))
+            parts.append(Text(timeline_text(self.timeline), no_wrap=True, overflow="ignore"))
         return Group(*parts)
 
     def _table(self) -> Table:
