@@ -91,7 +91,7 @@ def bench(
     - `dlc bench model.onnx`
     - `dlc bench model.onnx --threads 1,2 --seconds 5`
     - `dlc bench model.dlc --profile --top 10`
-    - `dlc bench model.onnx -t NPU -t llvm --trace call.json`
+    - `dlc bench model.onnx -t NPU -t reference --trace call.json`
     - `dlc bench model.onnx --shape batch=8 --json`
     """
     shapes = parse_shapes(shape)
