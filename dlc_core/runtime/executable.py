@@ -342,7 +342,7 @@ class Executable(LoadableModel, InSteps):
 
     def _exporter(self, name: str) -> Callable[..., Any]:
         """A function of the code generator that makes code for programs without Python."""
-        check_exportable(self)
+        check_exportable(self, programs=getattr(self.codegen, "exports_programs", False))
         found: Callable[..., Any] | None = getattr(self.codegen, name, None)
         if found is None:
             raise UnsupportedError(

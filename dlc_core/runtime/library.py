@@ -35,6 +35,8 @@ from dlc_core.target import Artifact, Target, TargetKind
 
 CHECK_FAILED = 1
 """The result of `<name>_run` if a run-time index was out of range."""
+DEVICE_FAILED = 2
+"""The result of `<name>_run` if a device failed; `<name>_error` returns the reason."""
 FORMAT = "library"
 VERSION = 1
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")

@@ -2,6 +2,7 @@
 
 from dlc_core.target.artifact import COMPILED, Artifact, Codegen
 from dlc_core.target.description import BYTE_DOTS, COMPUTED, Description, Dot
+from dlc_core.target.device_runtime import DeviceRuntime
 from dlc_core.target.target import STAGES, Option, Target, TargetKind, TargetTag
 from dlc_core.target.units import MemoryScope, Unit
 
@@ -13,6 +14,7 @@ __all__ = [
     "Artifact",
     "Codegen",
     "Description",
+    "DeviceRuntime",
     "Dot",
     "MemoryScope",
     "Option",

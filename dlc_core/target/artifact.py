@@ -61,6 +61,8 @@ class Codegen(Protocol):
     - `export(executable, path) -> list[Path]` writes files that run without Python.
     - `library(executable) -> bytes` returns a shared library without the weights. A saved file contains it
       for runtimes without Python (`exe.save(path, library=True)`).
+    - `exports_programs = True` says that `export` and `library` write models with regions on devices too, by
+      `dlc_core.backend.deploy.HostProgram`.
     - `forms` are the names of all `sources` that `emit` returns.
     - `source(artifact, form) -> str | None` makes a readable form that an artefact does not contain from
       those that it contains.

@@ -24,6 +24,7 @@ from dlc_core.diag import DlcError, TargetError, similar
 from dlc_core.support.package import make
 from dlc_core.support.record import record
 from dlc_core.target.description import Description as Description
+from dlc_core.target.device_runtime import DeviceRuntime
 from dlc_core.target.facts import PREFIX, Facts, facts_of, text_of, with_facts
 from dlc_core.target.lookup import known_kinds, known_tags
 from dlc_core.target.text import read_target
@@ -125,6 +126,8 @@ class TargetKind:
     disabled_passes: tuple[str, ...] = ()
     """Passes, algorithms and rules that compiles for the kind leave out: names, in which `*` matches any
     text."""
+    runtime: DeviceRuntime | None = None
+    """The C runtime of the device, for exported models that have regions of this kind."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem, _GuardedCheck):

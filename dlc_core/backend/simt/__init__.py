@@ -167,6 +167,19 @@ def load_simt(
     Raises UnsupportedError without a compiler, and CodegenError with the compiler's message if it refuses the
     text.
     """
+    path = simt_library(text, kernels, spelling, checked=checked)
+    try:
+        return SimtProgram(ctypes.CDLL(str(path)), kernels, checked)
+    except OSError as error:
+        raise ArtifactError("the compiled kernels cannot be loaded", why=str(error)) from None
+
+
+def simt_library(
+    text: str, kernels: Sequence[Kernel], spelling: Spelling, *, checked: bool = False
+) -> Path:
+    """Compile kernels to a shared library for this machine, which is in dlc's cache folder. Raises the errors
+    of `load_simt`.
+    """
     body = _registered(text, kernels, spelling) if checked else text
     calls = "\n".join(_launcher(kernel, spelling) for kernel in kernels)
     code = "\n".join([_asset("simt.h"), spelling.prelude(), body, calls]).encode()
@@ -182,11 +195,7 @@ def load_simt(
         compile_c(_command(), source, made, (*flags, "-fPIC", "-c"))
         compile_c(_command(), made, out, ("-shared", str(runtime)))
 
-    path = cached_binary(code, ".so", (*flags, runtime.name), build)
-    try:
-        return SimtProgram(ctypes.CDLL(str(path)), kernels, checked)
-    except OSError as error:
-        raise ArtifactError("the compiled kernels cannot be loaded", why=str(error)) from None
+    return cached_binary(code, ".so", (*flags, runtime.name), build)
 
 
 def _runtime(checked: bool) -> Path:
@@ -251,4 +260,4 @@ def _registered(text: str, kernels: Sequence[Kernel], spelling: Spelling) -> str
     return declared.sub(r'\1 dlc_simt_shared("\2", \2, sizeof \2);', text)
 
 
-__all__ = ["FLAGS", "SimtProgram", "Spelling", "block_numbers", "load_simt", "matrix_numbers"]
+__all__ = ["FLAGS", "SimtProgram", "Spelling", "block_numbers", "load_simt", "matrix_numbers", "simt_library"]

@@ -8,6 +8,7 @@
 
 #undef _FORTIFY_SOURCE
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -147,8 +148,28 @@ static void dlc_copy(void *to, const void *from, size_t size);
 static void dlc_clear(void *to, size_t size);
 static void dlc_clear_queues(int64_t count);
 
+static pthread_key_t dlc_key;
+static pthread_once_t dlc_once = PTHREAD_ONCE_INIT;
+
+/* Frees the fibres of a thread that ends. */
+static void dlc_release(void *any)
+{
+    (void)any;
+    for (int64_t i = 0; i < dlc_state.made; ++i)
+        free(dlc_state.fibres[i].stack);
+    free(dlc_state.fibres);
+    free(dlc_state.values[0]);
+    free(dlc_state.values[1]);
+    free(dlc_state.exchanges);
+    memset(&dlc_state, 0, sizeof dlc_state);
+}
+
+static void dlc_make_key(void) { pthread_key_create(&dlc_key, dlc_release); }
+
 static int dlc_reserve(int64_t count)
 {
+    pthread_once(&dlc_once, dlc_make_key);
+    pthread_setspecific(dlc_key, &dlc_state);
     if (dlc_state.capacity < count) {
         struct dlc_fibre *fibres = realloc(dlc_state.fibres, (size_t)count * sizeof *fibres);
         char *first = realloc(dlc_state.values[0], (size_t)count * DLC_VALUE);

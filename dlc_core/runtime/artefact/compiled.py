@@ -173,15 +173,17 @@ class LoadableModel(CompiledModel, ABC):
         """An entry point of the loaded code. Raises ArtifactError if there is none with this name."""
 
 
-def check_exportable(model: CompiledModel) -> None:
-    """Raise UnsupportedError, with the reasons, unless all of a model is native code on compact tensors."""
+def check_exportable(model: CompiledModel, programs: bool = False) -> None:
+    """Raise UnsupportedError, with the reasons, unless all of a model is native code on compact tensors. With
+    `programs` it may have regions on devices.
+    """
     if model.parts:
         raise UnsupportedError(
             "functions of this executable are compiled separately",
             details=[f"part {name!r} runs on {part.target_text}" for name, part in model.parts.items()],
             hint=f'{SAVE_HINT}; export the functions one by one: exe["{model.entries[-1]}"].export(path)',
         )
-    if model.program is not None:
+    if model.program is not None and not (programs and model.regions):
         host = model.about.get("host", ())
         sized = host and all(each["op"] == "first_of" for each in host) and not model.regions
         raise UnsupportedError(

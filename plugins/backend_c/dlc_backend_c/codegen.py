@@ -49,6 +49,7 @@ class CCodegen(SourceCodegen):
     name = "c"
     kinds = ("c",)
     format = FORMAT
+    exports_programs = True
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
         """Standard C, with the extensions that the options of the target enable."""

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from dlc_backend_c.bounds import Bounds, table
+from dlc_core.backend.deploy import HostProgram
 from dlc_core.ir.dtype import DType
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.target.source import C99
 from dlc_core.target.source.tokens import Names, folded, identifier
 
 
-def project_files(name: str, signature: Signature, weights: str, bounds: Bounds) -> dict[str, str | bytes]:
+def project_files(
+    name: str, signature: Signature, weights: str, bounds: Bounds, host: HostProgram | None = None
+) -> dict[str, str | bytes]:
     """The contents of main.c, Makefile, CMakeLists.txt and README.md, by name. `weights` is the form of the
-    weights.
+    weights, `host` the program of a model with regions on devices.
     """
+    sources = () if host is None else host.source_names
+    libraries = () if host is None else host.libraries
     return {
-        "main.c": _main(name, signature, weights == "binary"),
-        "Makefile": _makefile(name, weights == "object"),
-        "CMakeLists.txt": _cmake(name, weights == "object"),
-        "README.md": _readme(name, signature, weights, bounds),
+        "main.c": _main(name, signature, weights == "binary", host is not None),
+        "Makefile": _makefile(name, weights == "object", sources, libraries),
+        "CMakeLists.txt": _cmake(name, weights == "object", sources, libraries),
+        "README.md": _readme(name, signature, weights, bounds, host),
     }
 
 
@@ -61,7 +67,7 @@ def _array(value: Value, name: str, macro: str) -> str:
     return f"static {stored_type(value.dtype)} {name}[{size}];"
 
 
-def _main(name: str, signature: Signature, binary: bool) -> str:
+def _main(name: str, signature: Signature, binary: bool, devices: bool) -> str:
     macro = name.upper()
     ins, outs = argument_names(name, signature)
     arrays = [_array(v, n, f"{macro}_INPUT{i}") for i, (v, n) in enumerate(zip(signature.inputs, ins))]
@@ -102,8 +108,8 @@ int main(void)
     int status;
 {load}{"".join(reads)}{call}
     if (status != {macro}_OK)
-        return fail("the model did not run");
-{"".join(writes)}    return 0;
+        return fail({f"{name}_error()" if devices else '"the model did not run"'});
+{f"    {name}_close();{chr(10)}" if devices else ""}{"".join(writes)}    return 0;
 }}
 """
 
@@ -116,8 +122,10 @@ def _transfer(function: str, name: str, stream: str) -> str:
     )
 
 
-def _makefile(name: str, assembled: bool) -> str:
+def _makefile(name: str, assembled: bool, sources: Sequence[str], libraries: Sequence[str]) -> str:
     objects = f"{name}.o {name}_weights.o" if assembled else f"{name}.o"
+    objects = " ".join([objects, *(f"{source.rpartition('.')[0]}.o" for source in sources)])
+    linked = " ".join(["-lm", *(f"-l{library}" for library in libraries if library != "m")])
     rule = f"\n{name}_weights.o: {name}_weights.S {name}_weights.bin\n\t$(CC) -c -o $@ $<\n"
     rule = rule if assembled else ""
     return f"""\
@@ -126,7 +134,7 @@ CFLAGS ?= -O3
 WARN = -std=gnu99 -Wall -Wextra -pedantic
 
 {name}: main.o {objects}
-\t$(CC) $(LDFLAGS) -o $@ $^ -lm
+\t$(CC) $(LDFLAGS) -o $@ $^ {linked}
 
 %.o: %.c {name}.h
 \t$(CC) $(WARN) $(CFLAGS) -c -o $@ $<
@@ -137,16 +145,18 @@ clean:
 """
 
 
-def _cmake(name: str, assembled: bool) -> str:
+def _cmake(name: str, assembled: bool, more: Sequence[str], libraries: Sequence[str]) -> str:
     languages, sources = "C", f"{name}.c"
     if assembled:
         languages, sources = "C ASM", f"{name}.c {name}_weights.S"
+    sources = " ".join([sources, *more])
+    linked = " ".join(["m", *(library for library in libraries if library != "m")])
     return f"""\
 cmake_minimum_required(VERSION 3.10)
 project({name} {languages})
 add_library({name}_model STATIC {sources})
 target_include_directories({name}_model PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
-target_link_libraries({name}_model PUBLIC m)
+target_link_libraries({name}_model PUBLIC {linked})
 add_executable({name} main.c)
 target_link_libraries({name} {name}_model)
 """
@@ -160,7 +170,7 @@ def _bytes(value: Value) -> int:
     return prod(value.type.static_shape() or ()) * value.dtype.itemsize
 
 
-def _readme(name: str, signature: Signature, form: str, bounds: Bounds) -> str:
+def _readme(name: str, signature: Signature, form: str, bounds: Bounds, host: HostProgram | None) -> str:
     rows = [
         f"| {kind} | `{v.name}` | {v.dtype} | {_shape(v)} |"
         for kind, values in (("input", signature.inputs), ("output", signature.outputs))
@@ -177,6 +187,15 @@ def _readme(name: str, signature: Signature, form: str, bounds: Bounds) -> str:
         )
     arrays = [("input", v.name, _bytes(v)) for v in signature.inputs]
     arrays += [("output", v.name, _bytes(v)) for v in signature.outputs]
+    state = "allocates nothing and has no state"
+    devices = ""
+    if host is not None:
+        names = ", ".join(runtime.name for runtime in host.runtimes)
+        state = "allocates nothing but the memory of devices and lists of it"
+        devices = f"""
+Parts of the model run on devices: {names}. The code of these parts is in `{name}.c`, which calls the runtimes of
+the devices by `dlc_device.h`.
+"""
     return f"""\
 # {name}
 
@@ -190,11 +209,11 @@ A model as C: `{name}.h` is the interface, `{name}.c` the implementation, `main.
 {chr(10).join(rows)}
 
 {weights}
-
+{devices}
 ## Memory
 
 {table(bounds, arrays)}
-The code allocates nothing and has no state. It calls only functions of `math.h` and `string.h`, whose code is
+The code {state}. It calls only functions of `math.h` and `string.h`, whose code is
 not counted. Macros of the header have the sizes of weights and arena.
 """
 

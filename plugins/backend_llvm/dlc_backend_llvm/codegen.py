@@ -37,6 +37,7 @@ class LlvmCodegen:
     name = "llvm"
     kinds = ("llvm", "emulated", "wasm32")
     format = FORMAT
+    exports_programs = True
     forms = ("llvm", "asm")
 
     def emit(

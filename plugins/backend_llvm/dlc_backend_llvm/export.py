@@ -20,6 +20,7 @@ from dlc_backend_llvm.data_object import hidden, machine_of, write_data_object
 from dlc_backend_llvm.engine import compile_ir
 from dlc_backend_llvm.header import header_text
 from dlc_backend_llvm.host import host_cpu
+from dlc_backend_llvm.hosted import host_objects
 from dlc_backend_llvm.interface import Exported, interface_ir, library_ir, weights_symbol
 from dlc_backend_llvm.kind import cpu_of
 from dlc_backend_llvm.linking import link_shared
@@ -27,6 +28,7 @@ from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool_ir
 from dlc_backend_llvm.program import program_text
 from dlc_backend_llvm.wasm import export as wasm_export
+from dlc_core.backend.deploy import HostProgram
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.foreign.needed import link_lines
 from dlc_core.runtime.library import c_name, describe
@@ -48,7 +50,10 @@ def export(exe: Executable, path: Path) -> list[Path]:
     name = c_name(path.name if folder else path.stem)
     cpu = cpu_of(exe.target)
     linked = link_lines(exe.artifact.metadata)
-    header = header_text(name, exe.signature, f"{exe.target} ({cpu.triple})", linked)
+    host = _host_program(exe, name, cpu)
+    signature = exe.signature if host is None else host.signature
+    devices = "" if host is None else host.declarations()
+    header = header_text(name, signature, f"{exe.target} ({cpu.triple})", linked, devices)
     try:
         if cpu.arch == "wasm32":
             entry = exe.entry + ENTRY_SUFFIX
@@ -57,34 +62,69 @@ def export(exe: Executable, path: Path) -> list[Path]:
             )
         if folder:
             path.mkdir(parents=True, exist_ok=True)
-            return _write_objects(exe, path, name, cpu, header)
-        return _write_library(exe, path, name, cpu, header)
+            return _write_objects(exe, path, name, cpu, header, host)
+        return _write_library(exe, path, name, cpu, header, host)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ArtifactError(f"{path} cannot be written", why=why) from None
 
 
-def _write_objects(exe: Executable, folder: Path, name: str, cpu: HostCpu, header: str) -> list[Path]:
+def _host_program(exe: Executable, name: str, cpu: HostCpu) -> HostProgram | None:
+    """The host program of a model with regions on devices, else None."""
+    if exe.program is None:
+        return None
+    if cpu.arch == "wasm32":
+        raise UnsupportedError(
+            "modules of WebAssembly call no devices",
+            details=[f"{region} runs on {each.target}" for region, each in exe.regions.items()],
+        )
+    return HostProgram(exe, name)
+
+
+def _write_objects(
+    exe: Executable, folder: Path, name: str, cpu: HostCpu, header: str, host: HostProgram | None
+) -> list[Path]:
     paths = [folder / f"{name}.h", folder / f"{name}.o", folder / f"{name}_interface.o"]
     paths += [folder / f"{name}_pool.o", folder / f"{name}_weights.o", folder / f"{name}_main.c"]
-    code, interface, pool = _code_objects(exe, name, cpu)
+    code, interface, pool = _code_objects(exe, name, cpu, host)
+    signature = exe.signature if host is None else host.signature
+    weights = exe.weights if host is None else host.weights
     paths[0].write_text(header)
     for path, data in zip(paths[1:], (code, interface, pool)):
         path.write_bytes(data)
-    write_data_object(paths[-2], machine_of(code), weights_symbol(name), bytes_of(exe.weights))
-    paths[-1].write_text(program_text(name, exe.signature))
+    write_data_object(paths[4], machine_of(code), weights_symbol(name), bytes_of(weights))
+    sources = () if host is None else (f"{name}_host.c", *host.source_names)
+    libraries = () if host is None else host.libraries
+    paths[5].write_text(program_text(name, signature, sources, libraries))
+    if host is not None:
+        declared = f"#include <stdint.h>\nextern const uint8_t {weights_symbol(name)}[];\n\n"
+        files = {
+            f"{name}_host.c": (declared + host.source(weights=weights_symbol(name))).encode(),
+            **host.files(),
+        }
+        for file, data in files.items():
+            paths.append(folder / file)
+            paths[-1].write_bytes(data)
     return paths
 
 
-def _write_library(exe: Executable, path: Path, name: str, cpu: HostCpu, header: str) -> list[Path]:
+def _write_library(
+    exe: Executable, path: Path, name: str, cpu: HostCpu, header: str, host: HostProgram | None
+) -> list[Path]:
     if not path.parent.is_dir():
         raise ArtifactError(f"{path} cannot be written", why=f"there is no folder {path.parent}")
-    objects = _code_objects(exe, name, cpu)
+    objects = [*_code_objects(exe, name, cpu, host)]
     native = cpu.triple == host_cpu().triple
+    data = exe.weights if host is None else host.weights
+    libraries = ["m", "pthread"]
+    if host is not None:
+        objects += host_objects(host, cpu, objects[0], bare=False)
+        libraries += [each for each in host.libraries if each not in libraries]
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export") as folder:
         weights = Path(folder, "weights.o")
-        write_data_object(weights, machine_of(objects[0]), weights_symbol(name), bytes_of(exe.weights))
-        link_shared([*objects, weights], path, triple="" if native else cpu.triple)
+        write_data_object(weights, machine_of(objects[0]), weights_symbol(name), bytes_of(data))
+        triple = "" if native else cpu.triple
+        link_shared([*objects, weights], path, triple=triple, libraries=libraries)
     declared = path.with_name(f"{name}.h")
     declared.write_text(header)
     return [path, declared]
@@ -97,14 +137,18 @@ def bare_library(exe: Executable) -> bytes:
     """
     cpu = cpu_of(exe.target)
     native = cpu.triple == host_cpu().triple
+    host = _host_program(exe, "model", cpu)
+    objects = [*_code_objects(exe, "model", cpu, host, bare=True)]
+    if host is not None:
+        objects += host_objects(host, cpu, objects[0], bare=True)
     with tempfile.TemporaryDirectory(prefix="dlc-library") as folder:
         path = Path(folder, "model.so")
-        link_shared(_code_objects(exe, "model", cpu, bare=True), path, triple="" if native else cpu.triple)
+        link_shared(objects, path, triple="" if native else cpu.triple)
         return path.read_bytes()
 
 
 def _code_objects(
-    exe: Executable, name: str, cpu: HostCpu, *, bare: bool = False
+    exe: Executable, name: str, cpu: HostCpu, host: HostProgram | None, *, bare: bool = False
 ) -> tuple[bytes, bytes, bytes]:
     """The objects of the model, of the functions in the header, and of the thread pool."""
     if "linux" not in cpu.triple and "-none" not in cpu.triple:
@@ -113,13 +157,18 @@ def _code_objects(
         )
     # Entry points and texts of foreign functions are called from within the library only.
     code = hidden(exe.artifact.code, set(read_object(exe.artifact.code).defined))
-    text = library_ir(name, _functions(exe, name), cpu, exe.signature.weights_size, bare=bare)
+    size = exe.signature.weights_size if host is None or bare else host.weights.nbytes
+    text = library_ir(name, _functions(exe, name, host), cpu, size, bare=bare)
     interface, pool = (compile_ir(t, cpu.triple, cpu.cpu, cpu.features) for t in (text, pool_ir(cpu.triple)))
     return code, interface, pool
 
 
-def _functions(exe: Executable, name: str) -> list[Exported]:
+def _functions(exe: Executable, name: str, host: HostProgram | None) -> list[Exported]:
     """The functions of a library, that of the executable first."""
+    if host is not None:
+        description = describe(name, host.signature, exe.target, exe.artifact.metadata)
+        entry = host.entry + ENTRY_SUFFIX
+        return [Exported(exe.entry, name, entry, host.signature, description)]
     found: list[Exported] = []
     named = {each: exe[each] for each in exe.entries}
     first = next((each for each, function in named.items() if function.entry == exe.entry), exe.entry)

@@ -8,13 +8,13 @@ from dlc_core.ir.types import TensorType
 from dlc_core.runtime.interface.descriptors import REASONS
 from dlc_core.runtime.interface.dim_program import conditions_on_symbols, data_symbols, given_symbols
 from dlc_core.runtime.interface.signature import Signature, Value
-from dlc_core.runtime.library import CHECK_FAILED
+from dlc_core.runtime.library import CHECK_FAILED, DEVICE_FAILED
 from dlc_core.target.source.tokens import commented, quoted
 
 _TEXT = """\
 /* {name}.h: a model compiled by dlc for {target}.  C99 and C++.
 
-   There is nothing to initialise or to free; the only state of the library is its threads.  Arrays are
+   {state}  Arrays are
    row-major and contiguous.  Several threads may call all functions at the same time, if each call has
    its own outputs and its own workspace.
 
@@ -38,7 +38,7 @@ size_t {name}_workspace_size({only_dims});
      outputs    {outputs}, written
      workspace  {name}_workspace_size({dim_names}) bytes, best aligned to 64; may be NULL if that is 0
      threads    the maximum number of threads; 0 means the cores that the process may use{dims_doc}
-   Returns 0, or -1 if a pointer is NULL that may not be{or_bounds}{or_index}. {needs}*/
+   Returns 0, or -1 if a pointer is NULL that may not be{or_bounds}{or_index}{or_device}. {needs}*/
 int {name}_run(const void *const *inputs, void *const *outputs, void *workspace, int threads{more_dims});
 
 /* The same with descriptors of the arrays, `DLTensor` of DLPack.  These are checked first: device, rank,
@@ -47,7 +47,7 @@ int {name}_run(const void *const *inputs, void *const *outputs, void *workspace,
    counts inputs and then outputs from 1, the reason is {reasons}.
    */
 int {name}_run_dlpack(const void *const *inputs, const void *const *outputs, void *workspace, int threads);
-
+{devices}
 #ifdef __cplusplus
 }}
 #endif
@@ -55,9 +55,17 @@ int {name}_run_dlpack(const void *const *inputs, const void *const *outputs, voi
 """
 
 
-def header_text(name: str, signature: Signature, target: str, linked: Sequence[str] = ()) -> str:
+_STATE = "There is nothing to initialise or to free; the only state of the library is its threads."
+_DEVICE_STATE = (
+    "There is nothing to initialise; the state of the library is its threads and memory on\n   devices."
+)
+
+
+def header_text(
+    name: str, signature: Signature, target: str, linked: Sequence[str] = (), devices: str = ""
+) -> str:
     """The text of the C header of the library `name`. `linked` describes the functions that the library calls
-    and does not contain.
+    and does not contain. `devices` declares the functions of a model with regions on devices.
     """
     macro = name.upper()
     dims = dim_names(signature)
@@ -95,12 +103,15 @@ def header_text(name: str, signature: Signature, target: str, linked: Sequence[s
         or_index=f",\n   or {CHECK_FAILED} if an index that is data was out of range"
         if signature.sites
         else "",
+        or_device=f",\n   or {DEVICE_FAILED} if a device failed" if devices else "",
         or_bounds=" or a dim is outside of its bounds" if any(v.bounds for v in signature.symbols) else "",
         needs=_needs(signature),
         dim_names=symbols,
         shapes="".join(shapes),
         reasons=", ".join(f"{i} {word}" for i, word in enumerate(REASONS, 1)),
         dims_found=f"{symbols} follow{'s' * (len(dims) == 1)} from the shapes." if dims else "",
+        state=_DEVICE_STATE if devices else _STATE,
+        devices=f"\n{devices}" if devices else "",
         dims_declaration=_dims_declaration(name, signature) if signature.data_dims else "",
     )
 

@@ -8,11 +8,13 @@ The files contain the bytes of the arrays and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlc_backend_llvm.header import dim_names, symbolic_outputs
 from dlc_core.runtime.interface.dim_program import data_symbols, given_symbols
 from dlc_core.runtime.interface.signature import Signature
 
-_TEXT = r"""/* Runs {name} once: {name} THREADS{usage}
+_TEXT = r"""/* Runs {name} once: {name} THREADS{usage}{build}
    Inputs are read from files and outputs are written to files, as the bytes of the arrays. */
 #include "{name}.h"
 
@@ -51,7 +53,7 @@ int main(int count, char **words) {{
   status = {name}_run(inputs, outputs, workspace, atoi(words[1]){more_dims});
   if (status != 0) {{
     fprintf(stderr, "{name}_run failed with %d\n", status);
-    return 1;
+{failed}    return 1;
   }}
   for (i = 0; i < {outs}; i++) write_file(words[{ins} + 2 + i], outputs[i], sizes[i]);
   return 0;
@@ -80,8 +82,12 @@ static void *read_file(const char *path, long size) {
 """
 
 
-def program_text(name: str, signature: Signature) -> str:
-    """The C99 program that runs the model `name`."""
+def program_text(
+    name: str, signature: Signature, sources: Sequence[str] = (), libraries: Sequence[str] = ()
+) -> str:
+    """The C99 program that runs the model `name`. Models with regions on devices consist of C `sources` too,
+    and need `libraries`.
+    """
     ins, outs, dims = len(signature.inputs), len(signature.outputs), dim_names(signature)
     usage = "".join(f" {kind}{i}" for kind, n in (("INPUT", ins), ("OUTPUT", outs)) for i in range(n))
     words = dict(zip(signature.symbols, dims))
@@ -111,8 +117,13 @@ def program_text(name: str, signature: Signature) -> str:
     declared = f"  int64_t {', '.join(every)};\n" if every else ""
     if symbolic:
         declared += f"  int64_t shape[{max(1, *(v.type.ndim for v in symbolic.values()))}];\n"
+    words_of_build = ["cc -std=gnu99 -I.", f"{name}_main.c", *sources, "*.o -lm -lpthread"]
+    words_of_build += [f"-l{library}" for library in libraries if library not in ("m", "pthread")]
+    failed = f'    fprintf(stderr, "%s\\n", {name}_error());\n' if sources else ""
     return _TEXT.format(
         name=name,
+        build=f"\n   Build it by: {' '.join(words_of_build)} -o {name}" if sources else "",
+        failed=failed,
         usage=usage + "".join(f" {dim.upper()}" for dim in given_dims),
         read=_READ if ins else "",
         ins=ins,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dlc_backend_dpu.runtime import RUNTIME
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.diag import TargetError
 from dlc_core.target import COMPUTED, Description, Option, TargetKind
@@ -55,6 +56,7 @@ KIND = TargetKind(
     ),
     describe=describe,
     problem=compiler_problem,
+    runtime=RUNTIME,
 )
 
 __all__ = ["DTYPES", "GROUP_THREADS", "KIND", "PAD", "PAD_BYTES"]
