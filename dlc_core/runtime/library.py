@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import ArtifactError, UnsupportedError
+from dlc_core.diag import ArtifactError, RuntimeFailure, UnsupportedError
 from dlc_core.foreign.needed import load_globally
 from dlc_core.runtime.device import HostMemory
 from dlc_core.runtime.executable import Executable
@@ -74,8 +74,12 @@ def describe(name: str, signature: Signature, target: Target, metadata: Mapping[
 class _Function:
     """`<name>_run` as an entry point, whose buffers are inputs, outputs, weights (unused) and workspace."""
 
-    def __init__(self, call: Any, symbol: str, signature: Signature) -> None:
+    def __init__(self, call: Any, symbol: str, signature: Signature, reason: Any = None) -> None:
+        """`reason` is `<name>_error`, if the library has it."""
         self._call = call
+        self._reason = reason
+        if reason is not None:
+            reason.restype = ctypes.c_char_p
         self._symbol = symbol
         self._inputs, self._outputs = len(signature.inputs), len(signature.outputs)
         self._checked = bool(signature.sites)
@@ -98,6 +102,8 @@ class _Function:
 
         def run() -> None:
             status = call(*args)
+            if status == DEVICE_FAILED and self._reason is not None:
+                raise RuntimeFailure("a device failed", why=self._reason().decode(errors="replace"))
             if status and status != failed_check:
                 raise status_failure(self._symbol, status)
 
@@ -119,7 +125,8 @@ class _LibraryDevice(HostMemory):
         return self
 
     def entry(self, symbol: str) -> _Function:
-        return _Function(self._handle[symbol], symbol, self._signature)
+        reason = getattr(self._handle, f"{symbol.removesuffix('_run')}_error", None)
+        return _Function(self._handle[symbol], symbol, self._signature, reason)
 
     def close(self) -> None:
         """A library stays loaded until the process ends, because its own threads may be running in it."""

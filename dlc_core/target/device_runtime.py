@@ -1,7 +1,7 @@
 """The C runtime of a device, for exported models (`dlc_core.backend.deploy`).
 
-    RUNTIME = DeviceRuntime("acme", "acme_device_api", sources=(HERE / "acme_device.c",))
-    TargetKind("acme", ..., runtime=RUNTIME)
+    RUNTIME = DeviceRuntime("npu", "npu_device_api", sources=(HERE / "npu_device.c",))
+    TargetKind("npu", ..., runtime=RUNTIME)
 
 The runtime implements the interface in C that `dlc_device.h` declares. Exported models contain the code of
 their regions, and call the runtime to run it. `dlc_core.backend.deploy.HEADERS` has the path of the header.

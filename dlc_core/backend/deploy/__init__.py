@@ -1,9 +1,9 @@
 """Export of models with regions on devices: host programs in C, which call the C runtimes of the devices.
 
-    DeviceRuntime("acme", "acme_device_api", sources=(...,))    a vendor declares its runtime in its target kind
-    pack_launches(artifact, code)       code for runtimes that read lists of launches by `dlc_launches.h`
-    simulated_kernels(artifact, spelling)    a library of kernels for this machine, for simulators in C
-    HostProgram(exe, "net")             a code generator that exports uses it (see `host`)
+DeviceRuntime("npu", "npu_device_api", sources=(...,))    a vendor declares its runtime in its target kind
+pack_launches(artifact, code)       code for runtimes that read lists of launches by `dlc_launches.h`
+simulated_kernels(artifact, spelling)    a library of kernels for this machine, for simulators in C
+HostProgram(exe, "net")             a code generator that exports uses it (see `host`)
 """
 
 from typing import TYPE_CHECKING

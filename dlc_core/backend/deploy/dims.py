@@ -32,9 +32,12 @@ def _match(dim: Expr, actual: Expr, known: dict[Var, Expr]) -> None:
         one, other = stack.pop()
         if isinstance(one, Var):
             known.setdefault(one, other)
-        elif type(one) is type(other) and getattr(one, "op", None) == getattr(other, "op", None):
-            if len(one.children) == len(other.children):
-                stack += zip(one.children, other.children, strict=True)
+        elif _form(one) == _form(other):
+            stack += zip(one.children, other.children, strict=True)
+
+
+def _form(expr: Expr) -> tuple[type, object, int]:
+    return type(expr), getattr(expr, "op", None), len(expr.children)
 
 
 def scalars_of(

@@ -16,154 +16,24 @@ belongs to the program: `<name>_close` releases it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dlc_core.backend.deploy.dims import matched
 from dlc_core.backend.deploy.memory import ALIGN
-from dlc_core.backend.deploy.plan import plan_of
+from dlc_core.backend.deploy.parts import HEADERS, ProgramParts, aligned
 from dlc_core.backend.deploy.table import shared_table
-from dlc_core.backend.deploy.text import StepsText
 from dlc_core.backend.packed import ENTRY_SUFFIX
-from dlc_core.diag import DlcError, UnsupportedError
-from dlc_core.runtime.artefact.compiled import SAVE_HINT
-from dlc_core.runtime.interface.signature import Signature
-from dlc_core.runtime.library import DEVICE_FAILED
-from dlc_core.runtime.memory.host import NDArray, aligned_bytes
-from dlc_core.target.device_runtime import DeviceRuntime
 from dlc_core.target.source.tokens import commented, folded, quoted
 
-if TYPE_CHECKING:
-    from dlc_core.runtime.artefact.compiled import CompiledModel
 
-_FOLDER = Path(__file__).parent / "c"
-HEADERS = (_FOLDER / "dlc_device.h", _FOLDER / "dlc_host.h", _FOLDER / "dlc_launches.h")
-"""The headers of exported models and of runtimes: the interface of devices, what host programs share, and a
-reader of lists of launches."""
-
-
-class HostProgram:
+class HostProgram(ProgramParts):
     """The host program of a model, as C.
 
-    Raises UnsupportedError, with all reasons, if parts of the model need Python, if a device has no C runtime,
-    or if sizes are known only at run time.
+    Raises UnsupportedError, with all reasons, if parts of the model need Python, if a device has no C
+    runtime, or if sizes are known only at run time.
     """
 
-    def __init__(self, model: CompiledModel, name: str, failed: str = str(DEVICE_FAILED)) -> None:
-        """`name` is the prefix of its functions, `failed` the result of `<name>_open` and of the model if a
-        device fails, as C.
-        """
-        assert model.program is not None
-        self.name = name
-        self._failed = failed
-        self._model = model
-        _check_runtimes(model)
-        self.devices: list[tuple[DeviceRuntime, str]] = list(
-            dict.fromkeys((_runtime(region), str(region.target)) for region in model.regions.values())
-        )
-        """The devices, each with its target."""
-        numbers = {
-            region_name: self.devices.index((_runtime(region), str(region.target)))
-            for region_name, region in model.regions.items()
-        }
-        self._numbers = numbers
-        self._plan = plan_of(model, numbers)
-        function = model.program.function(model.weights)
-        types = zip((p.tensor_type for p in function.params), (v.type for v in model.signature.inputs))
-        self._text = StepsText(name, self._plan, model.signature, matched(types))
-        self.signature: Signature = replace(
-            model.signature, arena_size=self._text.workspace, sites=tuple(self._plan.sites)
-        )
-        """The signature of the model; its scratch memory is the workspace of the program."""
-        self.entry = f"{name}_host"
-        """The name of its entry point."""
-
-    @property
-    def runtimes(self) -> tuple[DeviceRuntime, ...]:
-        """The runtimes of its devices."""
-        return tuple(dict.fromkeys(runtime for runtime, _ in self.devices))
-
-    @cached_property
-    def weights(self) -> NDArray:
-        """The weights of the model, followed by those of its regions."""
-        offsets, end = self._weight_offsets
-        if end == self._model.weights.nbytes:
-            return self._model.weights
-        made = aligned_bytes(end)
-        made[:] = 0
-        made[: self._model.weights.nbytes] = np.frombuffer(self._model.weights, np.uint8)
-        for region_name, region in self._model.regions.items():
-            at = offsets[region_name]
-            made[at : at + region.weights.nbytes] = np.frombuffer(region.weights, np.uint8)
-        return made
-
-    @cached_property
-    def _weight_offsets(self) -> tuple[dict[str, int], int]:
-        """The offsets of the regions' weights, and the end of the last."""
-        end, found = self._model.weights.nbytes, {}
-        for region_name, region in self._model.regions.items():
-            found[region_name] = _aligned(end) if region.weights.nbytes else 0
-            end = found[region_name] + region.weights.nbytes if region.weights.nbytes else end
-        return found, end
-
-    @cached_property
-    def code(self) -> bytes:
-        """The code of all regions. Raises the errors of the runtimes' `code`."""
-        made = bytearray()
-        for data in self._codes.values():
-            made += bytes(-len(made) % ALIGN) + data
-        return bytes(made)
-
-    @cached_property
-    def _codes(self) -> dict[str, bytes]:
-        found = {}
-        for region_name, region in self._model.regions.items():
-            try:
-                found[region_name] = bytes(_runtime(region).code(region.artifact))
-            except DlcError as error:
-                error.details += (f"in {region_name} for {region.target}, which is exported",)
-                raise
-        return found
-
-    @property
-    def code_symbol(self) -> str:
-        """The array with the code of all regions."""
-        return f"{self.name}_device_code"
-
-    def files(self) -> dict[str, bytes]:
-        """The files that `source` includes, and the sources of runtimes, by name. Raises UnsupportedError for
-        two files with one name.
-        """
-        paths = [*HEADERS]
-        for runtime in self.runtimes:
-            paths += [*runtime.headers, *runtime.sources]
-        found: dict[str, bytes] = {}
-        for path in dict.fromkeys(map(Path, paths)):
-            data = _read(path)
-            if found.setdefault(path.name, data) != data:
-                raise UnsupportedError(
-                    f"two files of device runtimes have the name {path.name}",
-                    hint="give the files of a runtime names that begin with the name of the device",
-                )
-        return found
-
-    @property
-    def source_names(self) -> tuple[str, ...]:
-        """The names of the files that must be compiled besides the program."""
-        return tuple(dict.fromkeys(Path(s).name for r in self.runtimes for s in r.sources))
-
-    @property
-    def libraries(self) -> tuple[str, ...]:
-        """The names of the libraries that must be linked."""
-        return tuple(dict.fromkeys(name for runtime in self.runtimes for name in runtime.libraries))
-
-    # Text
-
-    def source(self, *, weights: str = "", code: bool = True, bare: bool = False, shared: bool = False) -> str:
+    def source(
+        self, *, weights: str = "", code: bool = True, bare: bool = False, shared: bool = False
+    ) -> str:
         """The C text of the program.
 
         `weights` is the array with the weights, for the function `<name>_open`; if it is empty, the caller of
@@ -173,13 +43,13 @@ class HostProgram:
         """
         parts = [
             "/* The host program: it calls native segments, and regions on devices. */",
-            self._text.sizes_function(),
+            self.text.sizes_function(),
             '#include "dlc_host.h"\n',
             *self._declared(bare),
             self._code_array() if code else self._declared_code(),
             self._tables(bare),
             f"static DLC_HOST_LOCAL char {self.name}_text[DLC_HOST_TEXT];\n",
-            self._text.steps_function(),
+            self.text.steps_function(),
             self._entry(),
             "" if bare else self._functions(weights),
             shared_table(self.name, *self._open_counts(bare)) if shared else "",
@@ -197,7 +67,7 @@ class HostProgram:
    The first call opens them, and loads code and constants, unless {name}_open has done it.  Several threads
    may call the model: they share the devices, and each call has memory of its own there.  {name}_close
    releases everything; no call may be running, and later calls open the devices again.  If a function
-   returns {self._failed}, a device failed, and {name}_error returns the reason of the last failure in this
+   returns {self.failed}, a device failed, and {name}_error returns the reason of the last failure in this
    thread. */
 int {name}_open({"const void *weights" if weights else "void"});
 void {name}_close(void);
@@ -206,13 +76,12 @@ const char *{name}_error(void);
 
     def _open_counts(self, bare: bool) -> tuple[int, int]:
         """How many devices and regions the runtime that opens a library sets."""
-        return (len(self.devices), len(self._model.regions)) if bare else (0, 0)
+        return (len(self.devices), len(self.model.regions)) if bare else (0, 0)
 
     def _declared(self, bare: bool) -> list[str]:
-        segments = [] if self._model.program is None else list(self._model.program.segments)
         lines = [
             f"int32_t {s}{ENTRY_SUFFIX}(void *const *buffers, const int64_t *scalars, int32_t threads);"
-            for s in segments
+            for s in self.segments
         ]
         if not bare:
             lines += [f"const dlc_device_api *{r.symbol}(void);" for r in self.runtimes]
@@ -224,30 +93,29 @@ const char *{name}_error(void);
     def _code_array(self) -> str:
         rows = [self.code[i : i + 24] for i in range(0, len(self.code), 24)]
         lines = "\n".join(f"    {', '.join(map(str, row))}," for row in rows) or "    0,"
-        return (
-            f"static const uint8_t {self.code_symbol}[] __attribute__((aligned({ALIGN}))) = {{\n{lines}\n}};\n"
-        )
+        head = f"static const uint8_t {self.code_symbol}[] __attribute__((aligned({ALIGN})))"
+        return f"{head} = {{\n{lines}\n}};\n"
 
     def _tables(self, bare: bool) -> str:
         """The devices, regions and constants."""
-        offsets, _ = self._weight_offsets
+        offsets, _ = self.weight_offsets
         devices = [
             f"{quoted(r.name)}, {quoted(target)}, {'NULL' if bare else r.symbol}, NULL, NULL"
             for r, target in self.devices
         ]
         regions, at = [], 0
-        for region_name, region in self._model.regions.items():
-            data = self._codes[region_name]
-            at = _aligned(at)
+        for region_name, region in self.model.regions.items():
+            data = self.codes[region_name]
+            at = aligned(at)
             words = map(quoted, (region_name, f"{region_name}/weights", region.artifact.format, region.entry))
             place = 0 if bare else offsets[region_name]
-            numbers = (self._numbers[region_name], at, len(data), place, region.weights.nbytes)
+            numbers = (self.numbers[region_name], at, len(data), place, region.weights.nbytes)
             regions.append(f"{', '.join([*words, *map(str, numbers)])}, NULL, NULL, NULL, 0")
             at += len(data)
-        constants = [f"{device}, {offset}, {size}, 0" for device, offset, size in self._plan.constants]
-        slots = ", ".join(map(str, self._plan.frame)) or "0"
+        constants = [f"{device}, {offset}, {size}, 0" for device, offset, size in self.plan.constants]
+        slots = ", ".join(map(str, self.plan.frame)) or "0"
         name = self.name
-        counts = ", ".join(map(str, (len(devices), len(regions), len(constants), len(self._plan.frame))))
+        counts = ", ".join(map(str, (len(devices), len(regions), len(constants), len(self.plan.frame))))
         return "\n".join(
             [
                 _array("struct dlc_host_device", f"{name}_devices", devices),
@@ -272,7 +140,8 @@ const char *{name}_error(void);
     def _entry(self) -> str:
         name = self.name
         weights = len(self.signature.inputs) + len(self.signature.outputs)
-        head = f"int32_t {name}_host{ENTRY_SUFFIX}(void *const *buffers, const int64_t *scalars, int32_t threads)"
+        params = "void *const *buffers, const int64_t *scalars, int32_t threads"
+        head = f"int32_t {name}_host{ENTRY_SUFFIX}({params})"
         return "\n".join(
             [
                 f"static int {name}_opened(const void *weights)",
@@ -302,7 +171,7 @@ const char *{name}_error(void);
 DLC_HOST_PUBLIC int {name}_open({params});
 int {name}_open({params})
 {{
-    return {name}_opened({given}) ? {self._failed} : DLC_HOST_OK;
+    return {name}_opened({given}) ? {self.failed} : DLC_HOST_OK;
 }}
 
 DLC_HOST_PUBLIC void {name}_close(void);
@@ -317,42 +186,6 @@ const char *{name}_error(void)
     return {name}_text;
 }}
 """
-
-
-def _runtime(region: CompiledModel) -> DeviceRuntime:
-    found = region.target.kind.runtime
-    assert found is not None
-    return found
-
-
-def _check_runtimes(model: CompiledModel) -> None:
-    """Raise UnsupportedError if a device has no C runtime, or a region cannot be called from C."""
-    found = []
-    for name, region in model.regions.items():
-        kind = region.target.kind
-        if kind.runtime is None:
-            found.append(f"{name} runs on {region.target}, and its target kind declares no C runtime")
-        elif region.program is not None:
-            found.append(f"{name} for {region.target} has parts that run on the host")
-    if found:
-        raise UnsupportedError(
-            "regions of this model cannot be exported",
-            details=found,
-            hint=f"a kind declares its runtime by TargetKind(runtime=DeviceRuntime(...)); {SAVE_HINT}",
-        )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UnsupportedError(
-            f"the file {path.name} of a device's runtime cannot be read", why=str(error)
-        ) from None
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
 
 
 def _array(type_: str, name: str, rows: list[str]) -> str:

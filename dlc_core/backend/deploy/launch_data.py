@@ -34,17 +34,17 @@ def pack_launches(artifact: Artifact, code: bytes | None = None) -> bytes:
     Raises ArtifactError for malformed metadata, and UnsupportedError for kernels with tensor copies and for
     sizes that are not integers.
     """
-    data = artifact.metadata.get(LAUNCHES)
-    kernels, _ = read_launches(data)
+    kernels, _ = read_launches(artifact.metadata.get(LAUNCHES))
     copying = [kernel.symbol for kernel in kernels if kernel.tensors]
     if copying:
         raise UnsupportedError(f"kernel {copying[0]} has tensor copies, which C runtimes do not support")
-    packed = _Packer(data).words()
+    packed = _Packer(artifact.metadata[LAUNCHES]).words()
     begin = -(-len(packed) // _ALIGN) * _ALIGN
     code = artifact.code if code is None else code
     head = np.frombuffer(packed, np.int64).copy()
     head[2] = len(code)
-    return head.tobytes() + bytes(begin - len(packed)) + code
+    made: bytes = head.tobytes() + bytes(begin - len(packed)) + code
+    return made
 
 
 def simulated_kernels(artifact: Artifact, spelling: Spelling) -> bytes:
@@ -98,7 +98,9 @@ class _Packer:
         if op == "var":
             return [_VAR, 0, 0, 0]
         if op not in _OPS:
-            raise UnsupportedError(f"a size of a launch has the operation {op!r}, which C runtimes do not support")
+            raise UnsupportedError(
+                f"a size of a launch has the operation {op!r}, which C runtimes do not support"
+            )
         return [2 + _OPS.index(op), *operands, *[0] * (3 - len(operands))]
 
     def _kernel(self, kernel: Mapping[str, Any]) -> list[int]:

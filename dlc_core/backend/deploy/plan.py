@@ -13,8 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.backend.deploy.dims import scalars_of
 from dlc_core.backend.deploy.memory import Slots
+from dlc_core.backend.deploy.steps import (
+    Copy,
+    DevicePlace,
+    HostPlace,
+    Launch,
+    Move,
+    Native,
+    Read,
+    Reserve,
+    Step,
+    Write,
+)
 from dlc_core.diag import RuntimeFailure, UnsupportedError
-from dlc_core.graph.node import CALL_PRIM, CONST, GET, PARAM, TUPLE, Node
+from dlc_core.graph.node import CALL_PRIM, CONST, GET, TUPLE, Function, Node
 from dlc_core.ir.expr import Expr, as_expr, const, const_value, maximum
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.passes.lower.views import VIEW_OPS
@@ -31,97 +43,6 @@ FORWARDING = (*VIEW_OPS, "with_dims")
 
 Leaf = tuple[Node, int]
 """A tensor: the node that makes it, and its index among that node's results."""
-
-
-@dataclass(frozen=True)
-class HostPlace:
-    """Memory of the host: input, output, constant (by its offset in the weights), or slot of the workspace."""
-
-    kind: str
-    index: int
-
-
-@dataclass(frozen=True)
-class DevicePlace:
-    """Memory of a device: a slot of the frame, or a constant by its index."""
-
-    kind: str
-    index: int
-
-
-@dataclass(frozen=True)
-class Native:
-    """A call of a native segment."""
-
-    symbol: str
-    inputs: tuple[HostPlace, ...]
-    outputs: tuple[HostPlace, ...]
-    arena: int | None
-    """A slot of the workspace."""
-    scalars: tuple[Expr, ...]
-    sites: int | None
-    """The number of the first of its kernels with checks; None without checks."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A launch of a region, by its number."""
-
-    region: int
-    inputs: tuple[DevicePlace, ...]
-    outputs: tuple[DevicePlace, ...]
-    arena: int | None
-    """A slot of the frame."""
-    scalars: tuple[Expr, ...]
-    sites: int | None
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """Make a slot of the frame large enough."""
-
-    slot: int
-    size: Expr
-
-
-@dataclass(frozen=True)
-class Write:
-    """Copy from the host to a slot of the frame."""
-
-    slot: int
-    source: HostPlace
-    size: Expr
-
-
-@dataclass(frozen=True)
-class Read:
-    """Copy from a slot of the frame to the host."""
-
-    to: HostPlace
-    slot: int
-    size: Expr
-
-
-@dataclass(frozen=True)
-class Move:
-    """Copy between devices, if need be through the host."""
-
-    to: int
-    slot: int
-    buffer: HostPlace
-    size: Expr
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Copy on the host."""
-
-    to: HostPlace
-    source: HostPlace
-    size: Expr
-
-
-Step = Native | Launch | Reserve | Write | Read | Move | Copy
 
 
 @dataclass
@@ -148,13 +69,13 @@ class _Value:
         self.on: dict[int, DevicePlace] = {}
 
 
-def plan_of(model: CompiledModel, devices: Mapping[str, int]) -> Plan:
-    """The plan of a model's host program. `devices` has the device of each region by its name.
+def plan_of(model: CompiledModel, function: Function, devices: Mapping[str, int]) -> Plan:
+    """The plan of a model's host program, which is `function`. `devices` has the device of each region by its
+    name.
 
     Raises UnsupportedError, with all reasons, if some step needs Python.
     """
     assert model.program is not None
-    function = model.program.function(model.weights)
     keys = {name: str(number) for name, number in devices.items()}
     steps = Steps(function, _not_run, {**model.program.segments, **keys}, keys)
     obstacles = [text for n, _ in steps.order if (text := _obstacle(n, model))]
@@ -343,9 +264,7 @@ class _Planner:
             source = next(iter(value.on.values()))
             place = DevicePlace("slot", self._slot(device, value.size))
             buffer = self.plan.host.take(value.size)
-            self.plan.steps.append(
-                Move(place.index, source.index, HostPlace("slot", buffer), value.size)
-            )
+            self.plan.steps.append(Move(place.index, source.index, HostPlace("slot", buffer), value.size))
             self.plan.host.give(buffer)
         value.on[device] = place
         return place
@@ -407,17 +326,4 @@ def _tensors(type_: Type) -> list[TensorType]:
     return [found for each in type_.fields for found in _tensors(each)]
 
 
-__all__ = [
-    "Copy",
-    "DevicePlace",
-    "HostPlace",
-    "Launch",
-    "Move",
-    "Native",
-    "Plan",
-    "Read",
-    "Reserve",
-    "Step",
-    "Write",
-    "plan_of",
-]
+__all__ = ["Plan", "plan_of"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dlc_core.backend.deploy.dims import over_symbols
-from dlc_core.backend.deploy.plan import (
+from dlc_core.backend.deploy.plan import Plan
+from dlc_core.backend.deploy.steps import (
     Copy,
     DevicePlace,
     HostPlace,
     Launch,
     Move,
     Native,
-    Plan,
     Read,
     Reserve,
     Step,
@@ -75,8 +75,8 @@ class StepsText:
         symbols = [f"scalars[{i}]" for i in range(len(self.signature.symbols))]
         ins, outs = len(self.signature.inputs), len(self.signature.outputs)
         head = [
-            f"static int {name}_steps(",
-            "    void *const *buffers, const int64_t *scalars, int32_t threads, struct dlc_host_frame *frame)",
+            f"static int {name}_steps(void *const *buffers, const int64_t *scalars, int32_t threads,",
+            "        struct dlc_host_frame *frame)",
             "{",
             f"    struct dlc_host *const host = &{name}_host;",
             f"    char *const text = {name}_text;",
@@ -122,7 +122,10 @@ class StepsText:
     def _native(self, step: Native) -> list[str]:
         arena = "NULL" if step.arena is None else f"work + {self._offsets[step.arena]}"
         values = [self._host(p) for p in (*step.inputs, *step.outputs)]
-        lines = ["    {", *_table("void *", "given", [*(f"(void *)({v})" for v in values), "(void *)weights", arena])]
+        lines = [
+            "    {",
+            *_table("void *", "given", [*(f"(void *)({v})" for v in values), "(void *)weights", arena]),
+        ]
         lines += _table("int64_t ", "numbers", [self._number(e) for e in step.scalars])
         if step.sites is not None:
             lines.append(f"        memset({arena}, 0, DLC_HOST_RECORD);")

@@ -174,9 +174,7 @@ def load_simt(
         raise ArtifactError("the compiled kernels cannot be loaded", why=str(error)) from None
 
 
-def simt_library(
-    text: str, kernels: Sequence[Kernel], spelling: Spelling, *, checked: bool = False
-) -> Path:
+def simt_library(text: str, kernels: Sequence[Kernel], spelling: Spelling, *, checked: bool = False) -> Path:
     """Compile kernels to a shared library for this machine, which is in dlc's cache folder. Raises the errors
     of `load_simt`.
     """

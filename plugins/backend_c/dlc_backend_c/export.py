@@ -253,7 +253,10 @@ extern "C" {{
 
     def source(self) -> str:
         code = self.exe.artifact.code.decode()
-        code = code.partition(PACKED)[0].rstrip() if self.host is None else static_entries(code)
+        if self.host is None:
+            code = code.partition(PACKED)[0].rstrip()
+        else:
+            code = static_entries(code, self.host.segments)
         code = re.sub(rf"\b(?={self.macro}_)", "v", code)  # avoid names of the header's macros
         head, rest = code.split("\n\n", 1) if "\n\n" in code else (code, "")
         return "\n".join(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dlc_core.backend.deploy import HostProgram
 from dlc_core.backend.emission import PACKED
 from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.target.source.tokens import folded
 
-_ENTRY = re.compile(rf"^int32_t (?=\w+{ENTRY_SUFFIX}\()", re.MULTILINE)
+_ENTRY = re.compile(rf"^int32_t (\w+){ENTRY_SUFFIX}\([^;{{]*\)\n\{{\n.*?^\}}$", re.MULTILINE | re.DOTALL)
 
 
-def static_entries(code: str) -> str:
-    """The code of a model whose entry points only this file calls."""
+def static_entries(code: str, segments: Iterable[str]) -> str:
+    """The code of a model with the entry points of its segments, which only this file calls."""
     native, _, packed = code.partition(PACKED)
-    return f"{native.rstrip()}\n\n{_ENTRY.sub('static int32_t ', packed.strip())}"
+    wanted = set(segments)
+    entries = [f"static {found[0]}" for found in _ENTRY.finditer(packed) if found[1] in wanted]
+    return "\n\n".join([native.rstrip(), *entries])
 
 
 def run_lines(host: HostProgram, macro: str, pointers: Sequence[str], threads: int) -> list[str]:

@@ -193,8 +193,8 @@ def _readme(name: str, signature: Signature, form: str, bounds: Bounds, host: Ho
         names = ", ".join(runtime.name for runtime in host.runtimes)
         state = "allocates nothing but the memory of devices and lists of it"
         devices = f"""
-Parts of the model run on devices: {names}. The code of these parts is in `{name}.c`, which calls the runtimes of
-the devices by `dlc_device.h`.
+Parts of the model run on devices: {names}. The code of these parts is in `{name}.c`, which calls the
+runtimes of the devices by `dlc_device.h`.
 """
     return f"""\
 # {name}

@@ -1,5 +1,6 @@
-"""Objects of models with regions on devices: the host program and the runtimes of the devices are C, which the
-C compiler of the target compiles.
+"""Objects of models with regions on devices.
+
+The host program and the runtimes of the devices are C, which the C compiler of the target compiles.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def host_objects(host: HostProgram, cpu: HostCpu, code: bytes, *, bare: bool) ->
         program.write_text(source)
         sources = [program, *(() if bare else (folder / each for each in host.source_names))]
         objects = [_compiled(command, each, folder) for each in sources]
-        data = folder / "code.o"
-        write_data_object(data, machine_of(code), host.code_symbol, memoryview(host.code or bytes(1)))
-        return [*objects, data.read_bytes()]
+        held = folder / "code.o"
+        write_data_object(held, machine_of(code), host.code_symbol, memoryview(host.code or bytes(1)))
+        return [*objects, held.read_bytes()]
 
 
 def _compiled(command: list[str], source: Path, folder: Path) -> bytes:
@@ -51,7 +52,9 @@ def _compiled(command: list[str], source: Path, folder: Path) -> bytes:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CodegenError(f"{command[0]} could not be run to compile {source.name}", why=str(error)) from error
+        raise CodegenError(
+            f"{command[0]} could not be run to compile {source.name}", why=str(error)
+        ) from error
     if done.returncode:
         messages = (done.stderr or done.stdout).strip().splitlines()[:20]
         raise CodegenError(f"{command[0]} refuses {source.name}", details=messages)

@@ -4,7 +4,7 @@
    The package of a device implements it; exported models and dlc_runtime.c call it.  The package defines one
    function that returns the table of its functions, and names it in its target kind (`DeviceRuntime`):
 
-     const dlc_device_api *acme_device_api(void);
+     const dlc_device_api *npu_device_api(void);
 
    Functions that can fail return 0, or another number that is the runtime's own error code; `error` then has
    the reason.  All functions may be called by several threads at the same time.
@@ -34,7 +34,7 @@ typedef struct dlc_device_api {
   uint32_t size;    /* sizeof(dlc_device_api) of that header */
   const char *name; /* of the device, as in `DeviceRuntime` */
 
-  /* Open a device.  `target` is the target of the compile as text, such as "acme -cores=2". */
+  /* Open a device.  `target` is the target of the compile as text, such as "npu -cores=2". */
   int (*open)(const char *target, void **device);
   /* Close a device.  All of its programs are unloaded, and all of its memory is released. */
   void (*close)(void *device);
