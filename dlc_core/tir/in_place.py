@@ -67,22 +67,25 @@ class _Scan:
                 found.append((index, buffers.index(output)))
         return tuple(found)
 
-    def visit(self, stmt: Stmt, times: int | None) -> None:
-        if isinstance(stmt, Store):
-            self._store(stmt, times)
-            return
-        for expr in exprs_of(stmt):
-            self._exclude(expr)
-        match stmt:
-            case View() if stmt.base in self.params:
-                self.bad.add(stmt.base)
-            case For():
-                extent = const_value(stmt.extent)
-                times = None if times is None or extent is None else times * extent
-            case While():
-                times = None
-        for child in child_stmts(stmt):
-            self.visit(child, times)
+    def visit(self, root: Stmt, times: int | None) -> None:
+        """Scan the statements in order of execution; `times` is the number of executions of `root`."""
+        work = [(root, times)]
+        while work:
+            stmt, times = work.pop()
+            if isinstance(stmt, Store):
+                self._store(stmt, times)
+                continue
+            for expr in exprs_of(stmt):
+                self._exclude(expr)
+            match stmt:
+                case View() if stmt.base in self.params:
+                    self.bad.add(stmt.base)
+                case For():
+                    extent = const_value(stmt.extent)
+                    times = None if times is None or extent is None else times * extent
+                case While():
+                    times = None
+            work += [(child, times) for child in reversed(child_stmts(stmt))]
 
     def _store(self, stmt: Store, times: int | None) -> None:
         known = self.writes[stmt.buffer]

@@ -94,31 +94,34 @@ class _Count:
         arithmetic = self.flops, self.steps, self.functions
         return Work(*arithmetic, 0, 0, gathers=self.gathers, multiply_adds=self.multiply_adds)
 
-    def visit(self, stmt: Stmt, times: int | None) -> None:
-        match stmt:
-            case Store():
-                self.multiply_adds = _add(self.multiply_adds, _multiply_adds(stmt), times)
-                self._expr(stmt.value, times)
-                self._access(stmt, times)
-            case For():
-                extent = const_value(stmt.extent)
-                self._innermost = stmt.var
-                self.visit(stmt.body, None if times is None or extent is None else times * extent)
-            case Seq():
-                for each in stmt.stmts:
-                    self.visit(each, times)
-            case If():
-                self.visit(stmt.then, times)
-            case Let():
-                self._expr(stmt.value, times)
-                self.visit(stmt.body, times)
-            case Block():
-                self._innermost = stmt.axes[-1].var if stmt.axes else self._innermost
-                self.visit(stmt.body, times)
-            case Alloc() | View():
-                self.visit(stmt.body, times)
-            case While():
-                self.visit(stmt.body, None)
+    def visit(self, root: Stmt, times: int | None) -> None:
+        """Count the statements in order of execution; `times` is the number of executions of `root`."""
+        work = [(root, times)]
+        while work:
+            stmt, times = work.pop()
+            match stmt:
+                case Store():
+                    self.multiply_adds = _add(self.multiply_adds, _multiply_adds(stmt), times)
+                    self._expr(stmt.value, times)
+                    self._access(stmt, times)
+                case For():
+                    extent = const_value(stmt.extent)
+                    self._innermost = stmt.var
+                    work.append((stmt.body, None if times is None or extent is None else times * extent))
+                case Seq():
+                    work += [(each, times) for each in reversed(stmt.stmts)]
+                case If():
+                    work.append((stmt.then, times))
+                case Let():
+                    self._expr(stmt.value, times)
+                    work.append((stmt.body, times))
+                case Block():
+                    self._innermost = stmt.axes[-1].var if stmt.axes else self._innermost
+                    work.append((stmt.body, times))
+                case Alloc() | View():
+                    work.append((stmt.body, times))
+                case While():
+                    work.append((stmt.body, None))
 
     def touched(self, buffer: Buffer) -> int | None:
         """Return the number of accesses of a buffer."""

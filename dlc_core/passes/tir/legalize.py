@@ -8,8 +8,9 @@ and wrapped after each operation.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from dlc_core.diag import UnsupportedError
@@ -132,7 +133,7 @@ class _Legalize(Walker):
             value = self.stored(value, s.buffer.dtype)
         return Store(self.buffer(s.buffer), self.index(s.buffer, s.indices), value)
 
-    def let(self, s: Let) -> Stmt:
+    def let(self, s: Let) -> Callable[[Stmt], Stmt]:
         if s.var.dtype.scalar not in self.unsupported:
             return super().let(s)
         if s.var in self.fragments:
@@ -140,9 +141,9 @@ class _Legalize(Walker):
             if bits is not None:
                 bits_var = Var(s.var.name, bits.dtype)
                 self.vars[s.var] = call("reinterpret", (bits_var,), s.var.dtype)
-                return Let(bits_var, bits, self.stmt(s.body))
+                return partial(Let, bits_var, bits)
         var = self.vars[s.var] = Var(s.var.name, self.compute_dtype(s.var.dtype))
-        return Let(var, self.expr(s.value), self.stmt(s.body))
+        return partial(Let, var, self.expr(s.value))
 
     # Values
 

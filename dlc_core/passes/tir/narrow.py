@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -125,15 +126,14 @@ class _Narrow(Walker):
             body = self.stmt(s.body)
         return replace(s, var=var, begin=begin, extent=extent, body=body)
 
-    def let(self, s: Let) -> Stmt:
+    def let(self, s: Let) -> Callable[[Stmt], Stmt]:
         value = self.narrow(s.value)
         if value is None or s.var.dtype is not INDEX:
             return super().let(s)
         low, high = self.analyzer.const_bounds(s.value)
         var = self.vars[s.var] = Var(s.var.name, self.to)
-        with self.analyzer.scope():
-            self.analyzer.bind(s.var, int(low), int(high - low + 1))
-            return Let(var, value, self.stmt(s.body))
+        self.analyzer.bind(s.var, int(low), int(high - low + 1))
+        return partial(Let, var, value)
 
 
 def _not_none(parts: Sequence[Expr | None]) -> list[Expr]:

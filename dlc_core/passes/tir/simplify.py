@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -44,13 +45,9 @@ class Simplify(Walker):
             self.buffers[buffer] = substituted
             self.memory.alias(substituted, buffer)
 
-    def alloc(self, s: Alloc) -> Stmt:
+    def define(self, s: Alloc | View) -> Callable[[Stmt], Stmt]:
         self.define_buffer(s.buffer)
-        return super().alloc(s)
-
-    def view(self, s: View) -> Stmt:
-        self.define_buffer(s.buffer)
-        return super().view(s)
+        return super().define(s)
 
     def loop(self, s: For) -> Stmt:
         begin, extent = self.expr(s.begin), self.expr(s.extent)
@@ -81,14 +78,17 @@ class Simplify(Walker):
             return EMPTY_STMT
         return result if orelse is result.orelse else If(result.cond, result.then, orelse)
 
-    def let(self, s: Let) -> Stmt:
+    def let(self, s: Let) -> Callable[[Stmt], Stmt]:
         value = self.expr(s.value)
         if not isinstance(value, (Const, Var)):
             return super().let(s)
         self.values[s.var] = value
-        body = self.stmt(s.body)
-        del self.values[s.var]
-        return body
+
+        def complete(body: Stmt) -> Stmt:
+            del self.values[s.var]
+            return body
+
+        return complete
 
 
 @record(frozen=True)

@@ -7,7 +7,7 @@ statement if nothing in it changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -24,6 +24,7 @@ from dlc_core.tir.stmt import (
     If,
     Let,
     PrimFunc,
+    Seq,
     Stmt,
     Store,
     View,
@@ -66,6 +67,27 @@ class Walker:
     # Statements
 
     def stmt(self, s: Stmt) -> Stmt:
+        """Rebuild a statement. Lets, allocations and views do not recurse, also as the last of a sequence:
+        straight-line programs may nest thousands."""
+        completions: list[Callable[[Stmt], Stmt]] = []
+        while isinstance(s, (Let, Alloc, View, Seq)):
+            if isinstance(s, Seq):
+                completions.append(self._sequence(s))
+                s = s.stmts[-1]
+            else:
+                completions.append(self.let(s) if isinstance(s, Let) else self.define(s))
+                s = s.body
+        rebuilt = self._nested(s)
+        for complete in reversed(completions):
+            rebuilt = complete(rebuilt)
+        return rebuilt
+
+    def _sequence(self, s: Seq) -> Callable[[Stmt], Stmt]:
+        """Rebuild all but the last statement. Returns the function from the last one to the sequence."""
+        first = [self.stmt(each) for each in s.stmts[:-1]]
+        return lambda last: s.with_parts([*first, last], self._parts)
+
+    def _nested(self, s: Stmt) -> Stmt:
         match s:
             case Store():
                 return self.store(s)
@@ -73,12 +95,6 @@ class Walker:
                 return self.loop(s)
             case If():
                 return self.branch(s)
-            case Let():
-                return self.let(s)
-            case Alloc():
-                return self.alloc(s)
-            case View():
-                return self.view(s)
             case Block():
                 return self.block(s)
             case While():
@@ -116,15 +132,14 @@ class Walker:
         same = cond is s.cond and then is s.then and orelse is s.orelse
         return s if same else If(cond, then, orelse)
 
-    def let(self, s: Let) -> Stmt:
-        value, body = self.expr(s.value), self.stmt(s.body)
-        return s if value is s.value and body is s.body else Let(s.var, value, body)
+    def let(self, s: Let) -> Callable[[Stmt], Stmt]:
+        """Rebuild the value of a let. Returns the function from the rebuilt body to the statement."""
+        value = self.expr(s.value)
+        return lambda body: s if value is s.value and body is s.body else Let(s.var, value, body)
 
-    def alloc(self, s: Alloc) -> Stmt:
-        return self.rebuild_parts(s)
-
-    def view(self, s: View) -> Stmt:
-        return self.rebuild_parts(s)
+    def define(self, s: Alloc | View) -> Callable[[Stmt], Stmt]:
+        """Rebuild an allocation or a view, before its body, as `let` does."""
+        return lambda body: s.with_parts([body], self._parts)
 
     def while_(self, s: While) -> Stmt:
         cond = self.expr(s.cond)
