@@ -16,6 +16,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, conjuncts, const_value, free_vars, loads_in, logical_and
 from dlc_core.passes.tir.effects import Memory
+from dlc_core.schedule.tree import is_empty
 from dlc_core.tir.grammar import Parts, identical
 from dlc_core.tir.stmt import (
     Alloc,
@@ -70,7 +71,7 @@ class Walker:
         """Rebuild a statement. Lets, allocations and views do not recurse, also as the last of a sequence:
         straight-line programs may nest thousands."""
         completions: list[Callable[[Stmt], Stmt]] = []
-        while isinstance(s, (Let, Alloc, View, Seq)):
+        while isinstance(s, (Let, Alloc, View, Seq)) and not is_empty(s):
             if isinstance(s, Seq):
                 completions.append(self._sequence(s))
                 s = s.stmts[-1]
