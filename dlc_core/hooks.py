@@ -157,6 +157,15 @@ def dlc_plans() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_dtypes() -> Iterable[Declaration]:
+    """Element types of at most 16 bits: code, conversions, arithmetic (`dlc_core.ir.dtype_decl`).
+
+    Example: `return [DTypeDecl("posit8", 8, "float", decode, encode)]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_frontends() -> Iterable[Frontend]:
     """Readers of model files: `name`, `suffixes`, `load(model, context) -> IRModule`.
 

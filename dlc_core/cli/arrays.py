@@ -13,6 +13,7 @@ import numpy as np
 
 from dlc_core.arith import eval_expr
 from dlc_core.diag import UsageError
+from dlc_core.ir.convert import convert
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import Dim
 from dlc_core.runtime.executable import Executable
@@ -138,10 +139,8 @@ def random_inputs(values: Sequence[Value], seed: int, sizes: Mapping[str, int]) 
     found: dict[str, Array] = {}
     for value in values:
         shape = tuple(_extent(dim, sizes) for dim in value.shape)
-        drawn: Array = (
-            rng.standard_normal(shape) if value.dtype.is_float else rng.integers(0, 2, shape)
-        ).astype(value.dtype.numpy)
-        found[value.name] = drawn
+        drawn = rng.standard_normal(shape) if value.dtype.is_float else rng.integers(0, 2, shape)
+        found[value.name] = convert(drawn, value.dtype)
     return found
 
 
@@ -189,8 +188,8 @@ def compare(name: str, actual: Array, expected: Array, rtol: float, atol: float)
         return Comparison(
             name, actual.size, actual.size, 0, 0, f"dtype {actual.dtype}, expected {expected.dtype}"
         )
-    a = actual.astype(np.float64)
-    b = (expected.view(actual.dtype) if expected.dtype.kind == "V" else expected).astype(np.float64)
+    a = convert(actual, np.float64)
+    b = convert(expected.view(actual.dtype) if expected.dtype.kind == "V" else expected, np.float64)
     with np.errstate(all="ignore"):
         error = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         error = np.where(np.isnan(error), np.inf, error)

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import Span, UsageError
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import STRING, DType, dtype
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.plan import Plan
@@ -284,7 +285,11 @@ def constant(value: Any, dtype_: Any = None) -> Node:
     if isinstance(value, Array):
         array = value
     else:
-        array = Array(np.asarray(value, dtype=None if dtype_ is None else dtype(dtype_).numpy))
+        wanted = None if dtype_ is None else dtype(dtype_)
+        if wanted is not None and wanted.decl is not None:
+            array = Array(convert(value, wanted))
+        else:
+            array = Array(np.asarray(value, dtype=None if wanted is None else wanted.numpy))
     return node(CONST, (), {"value": array}, array.type)
 
 
@@ -324,8 +329,12 @@ def involves_texts(value: Node) -> bool:
 
 
 def const_array(value: Node) -> np.ndarray[Any, Any] | None:
-    """The array of a const node; None for other nodes."""
-    return value.attrs["value"].data if value.op is CONST else None
+    """The array of a const node; None for other nodes, and for declared dtypes, which NumPy does not compute
+    in."""
+    if value.op is not CONST or value.dtype.decl is not None:
+        return None
+    array: np.ndarray[Any, Any] = value.attrs["value"].data
+    return array
 
 
 @contextmanager

@@ -28,7 +28,10 @@ _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def round_to(value: float, type_: DType) -> float:
-    """The value of `type_` nearest to `value` (ties to even), as a Python float."""
+    """The value of `type_` nearest to `value` (ties to even), as a Python float. Declared dtypes round as
+    their declarations say."""
+    if type_.decl is not None:
+        return float(type_.decl.round(value))
     if type_.bits == 64 or not math.isfinite(value):
         return value
     with np.errstate(all="ignore"):
@@ -66,7 +69,7 @@ def fold_binary(op: str, a: Any, b: Any, type_: DType) -> int | float | bool | N
 def _fold_float(op: str, a: float, b: float, type_: DType) -> float | None:
     if op not in _FLOAT:
         return None
-    scalar = type_.numpy.type
+    scalar = np.float32 if type_.decl is not None else type_.numpy.type
     with np.errstate(all="ignore"):
         return float(_FLOAT[op](scalar(a), scalar(b)))
 

@@ -11,7 +11,8 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Node, get_item
 from dlc_core.graph.node import constant as constant_node
-from dlc_core.ir.dtype import DType, DTypeLike, dtype
+from dlc_core.ir.convert import convert
+from dlc_core.ir.dtype import DType, DTypeLike
 from dlc_core.ir.types import Dim, TensorType, TupleType
 from dlc_core.op import std
 from dlc_core.op.declare import OpDecl
@@ -149,7 +150,7 @@ def constant(value: Any, dtype_: DTypeLike | None = None) -> Tensor:
     array = np.asarray(value)
     if dtype_ is None and array.dtype == np.float64:
         dtype_ = "float32"
-    return Tensor(constant_node(array if dtype_ is None else array.astype(dtype(dtype_).numpy)))
+    return Tensor(constant_node(array if dtype_ is None else convert(array, dtype_)))
 
 
 def node_of(value: Any, like: DType | None = None) -> Node:

@@ -210,8 +210,18 @@ def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ..
     return found
 
 
+STANDS_FOR = {"float": ("bfloat16", "float8_e4m3fn"), "int": ("int8", "int4"), "uint": ("uint8", "uint4")}
+"""The dtypes of the core that a declared dtype is like, by its kind: one that is computed in, and one for
+storage. Ops accept a declared dtype if they accept one of these."""
+
+
+def admits(found: DType, allowed: Sequence[str]) -> bool:
+    """Whether a declared dtype is like one of the allowed dtypes."""
+    return found.decl is not None and any(name in allowed for name in STANDS_FOR[found.kind])
+
+
 def check_dtype(found: DType, allowed: Sequence[str], what: str = "input") -> None:
-    if found.name not in allowed:
+    if found.name not in allowed and not admits(found, allowed):
         raise fail(f"{what} has dtype {found}", f"allowed: {', '.join(allowed)}")
 
 

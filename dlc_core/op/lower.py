@@ -44,6 +44,8 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Range, Region, Stmt, loo
 
 def compute_type(type_: DType) -> DType:
     """The dtype in which values of `type_` are computed."""
+    if type_.decl is not None:
+        return DType(type_.decl.computed)
     return DType("float32") if type_.is_float and type_.bits < 32 else type_
 
 

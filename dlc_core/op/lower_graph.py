@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from dlc_core import te
 from dlc_core.diag import DlcError, UnsupportedError
-from dlc_core.graph.node import CONST, GET, TUPLE, Node, const_array, post_order
+from dlc_core.graph.node import CONST, GET, TUPLE, Node, post_order
+from dlc_core.ir.convert import widened
 from dlc_core.ir.expr import const
 from dlc_core.op.declare import OpDecl, lowering_of
 from dlc_core.op.lower import lower_tensors
@@ -46,8 +47,7 @@ def _lowered(n: Node, values: Mapping[Node, Tensors]) -> Tensors:
     if n.op is GET:
         return (values[n.args[0]][n.attrs["index"]],)
     if n.op is CONST:
-        array = const_array(n)
-        assert array is not None
+        array = widened(n.attrs["value"].data)
         if array.size > INLINE_CONSTANTS:
             raise UnsupportedError(
                 "a large constant inside a group", spans=n.spans, hint="pass it as an argument"

@@ -33,6 +33,7 @@ from dlc_core.graph.node import (
     post_order,
 )
 from dlc_core.ir.conditions import Condition, check_conditions, conditions_of
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, substitute
 from dlc_core.ir.plan import without_plan
@@ -264,6 +265,8 @@ def _widen(value: Value) -> Value:
     if isinstance(value, tuple):
         return tuple(_widen(item) for item in value)
     type_ = DType.of(value.dtype)
+    if type_.decl is not None:
+        return type_.decl.values_of(value)
     if type_.is_float and type_.bits < 32:
         return value.astype(np.float32)
     if type_.is_int and type_.bits < 8:
@@ -292,8 +295,7 @@ def _bind(type_: Type, value: Any, env: Symbols, what: str, error: type[DlcError
             solve_formula(dim, size, env)
     if error is not UsageError:
         _check_dims(type_, array, env, what, error)
-    with np.errstate(all="ignore"):
-        return array.astype(type_.dtype.numpy, copy=False)
+    return convert(array, type_.dtype)
 
 
 def _check_dtype(type_: TensorType, array: NDArray, what: str, error: type[DlcError]) -> None:
@@ -301,8 +303,10 @@ def _check_dtype(type_: TensorType, array: NDArray, what: str, error: type[DlcEr
     if found is type_.dtype:
         return
     rounded = found.is_float and type_.dtype.is_float
-    stored_wider = found.kind == type_.dtype.kind and type_.dtype.bits < 8
-    if error is UsageError or not (rounded or stored_wider):
+    decl = type_.dtype.decl
+    stored_wider = found.kind == type_.dtype.kind and (type_.dtype.bits < 8 or decl is not None)
+    computed = decl is not None and found.name == decl.computed
+    if error is UsageError or not (rounded or stored_wider or computed):
         raise error(
             f"{what}: dtype {found}, but {'inferred' if error is VerifyError else 'declared'} is {type_}"
         )

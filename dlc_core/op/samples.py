@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import UsageError
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.op.declare import ErrorSample, NDArray, OpDecl, Sample, Tensor
 
@@ -33,6 +34,8 @@ another exp.  Integers and bools are exact."""
 
 def tolerance(decl: OpDecl, type_: DType) -> tuple[float, float]:
     """(rtol, atol) for results of a dtype. A declaration's own rtol replaces the table's."""
+    if type_.decl is not None:
+        return type_.decl.tolerance, type_.decl.tolerance
     rtol, atol = TOLERANCES.get(type_.name, (0.0, 0.0))
     return decl.tolerance.get(type_.name, rtol), atol
 
@@ -52,7 +55,7 @@ def make_inputs(sample: Sample | ErrorSample, dtype: str, seed: int = 0) -> list
 def make_array(tensor: Tensor, type_: DType, seed: int) -> NDArray:
     """An array with the tensor's shape and kind of values."""
     if not isinstance(tensor.values, str):
-        return np.asarray(tensor.values).astype(type_.numpy).reshape(tensor.shape)
+        return convert(tensor.values, type_).reshape(tensor.shape)
     tag, *numbers = tensor.values.split(":")
     rng = np.random.default_rng((seed, zlib.crc32(tensor.values.encode())))
     count = int(np.prod(tensor.shape, dtype=np.int64))
@@ -70,8 +73,7 @@ def make_array(tensor: Tensor, type_: DType, seed: int) -> NDArray:
     if tag not in makers:
         raise UsageError(f"unknown sample values {tensor.values!r}", hint=f"one of {', '.join(makers)}")
     values = makers[tag](rng, count, type_, *map(float, numbers))
-    with np.errstate(all="ignore"):
-        return np.asarray(values).astype(type_.numpy).reshape(tensor.shape)
+    return convert(values, type_).reshape(tensor.shape)
 
 
 def _normal(rng: np.random.Generator, count: int, type_: DType) -> NDArray:
@@ -117,9 +119,11 @@ def _special(rng: np.random.Generator, count: int, type_: DType) -> NDArray:
     values = _normal(rng, count, type_)
     if type_.is_bool:
         return values
-    if type_.is_int:
+    if type_.decl is not None:
+        special: Sequence[Any] = type_.decl.special
+    elif type_.is_int:
         low, high = type_.int_range()
-        special: Sequence[Any] = (0, 1, low, high, low + 1, high - 1)
+        special = (0, 1, low, high, low + 1, high - 1)
         values = values.astype(np.int64 if high < 2**63 else np.uint64)
     else:
         tiny = float(np.nextafter(type_.numpy.type(0), type_.numpy.type(1)))

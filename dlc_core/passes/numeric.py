@@ -9,6 +9,7 @@ import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
 from dlc_core.graph.node import Function
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.module import IRModule
@@ -56,10 +57,10 @@ def _tensor(type_: Any) -> TensorType:
 
 def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, *, boundary: bool) -> NDArray:
     if not dtype.is_float:
-        return rng.integers(0, 2, shape).astype(dtype.numpy)
+        return convert(rng.integers(0, 2, shape), dtype)
     if boundary:
-        return rng.choice(np.array(BOUNDARY), shape).astype(dtype.numpy)
-    return rng.standard_normal(shape).astype(dtype.numpy)
+        return convert(rng.choice(np.array(BOUNDARY), shape), dtype)
+    return convert(rng.standard_normal(shape), dtype)
 
 
 def results_of(function: Function, feeds: Feeds, module: IRModule | None = None) -> Any:

@@ -26,6 +26,7 @@ from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, first_names, similar
 from dlc_core.foreign.lookup import set_foreign_lookup, set_source_loader
 from dlc_core.hooks import PROJECT, Deferred
+from dlc_core.ir.declared import set_dtype_finder
 from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_op_lookup
 from dlc_core.plugin import builtin
@@ -55,6 +56,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "rules": "rule",
         "passes": "pass",
         "plans": "plan",
+        "dtypes": "dtype",
         "frontends": "frontend",
         "importers": "importer",
         "targets": "target",
@@ -81,6 +83,7 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "rules": ("pattern", "replacement"),
         "passes": ("run",),
         "plans": ("described", "lower"),
+        "dtypes": ("bits", "kind", "decode", "encode"),
         "frontends": ("suffixes", "load"),
         "targets": ("options", "describe", "problem", "host_rank"),
         "target_tags": ("target", "doc"),
@@ -281,6 +284,7 @@ class Registry:
     rules = _CategoryOf()
     passes = _CategoryOf()
     plans = _CategoryOf()
+    dtypes = _CategoryOf()
     frontends = _CategoryOf()
     importers = _CategoryOf()
     targets = _CategoryOf()
@@ -545,6 +549,10 @@ def _plan_classes() -> Mapping[str, Any]:
     return registry().plans
 
 
+def _dtypes() -> Mapping[str, Any]:
+    return registry().dtypes
+
+
 def _foreign_functions() -> Mapping[str, Any]:
     return registry().foreign_functions
 
@@ -553,6 +561,7 @@ set_op_lookup(_known_ops)
 set_foreign_lookup(_foreign_functions)
 set_source_loader("c", lambda source: library.source_address(source))
 set_plan_finder(_plan_classes)
+set_dtype_finder(_dtypes)
 set_target_lookup(lambda: registry().targets, lambda: registry().target_tags)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.bounds import Bounds
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.declared import declared_dtypes
 from dlc_core.ir.dtype import BOOL, INDEX, DType, dtype, scalar_dtypes
 from dlc_core.ir.expr import (
     Call,
@@ -152,7 +153,7 @@ class CallParser(ExprParser):
         try:
             return dtype(text)
         except UsageError as error:
-            names = [*scalar_dtypes(), "handle"]
+            names = [*scalar_dtypes(), "handle", *declared_dtypes()]
             return self.fail(node, error.what, suggestion(text, names) or f"dtypes: {', '.join(names)}")
 
     # Forms of arguments
@@ -248,6 +249,8 @@ class CallParser(ExprParser):
     def _extreme(self, node: ast.Call, side: int) -> Expr:
         type_ = self.dtype(self.exactly(node, 1)[0], node).scalar
         if type_.is_float:
+            if type_.decl is not None:
+                return const(type_.decl.finite_range[side], type_)
             limits: Any = ml_dtypes.finfo(type_.numpy)  # type: ignore[no-untyped-call]
             return const(float(limits.max if side else limits.min), type_)
         if type_.kind in ("int", "uint", "bool"):
@@ -415,12 +418,18 @@ class CallParser(ExprParser):
 _BUILTINS = ("min", "max", "abs", "len", "int", "float", "bool")
 
 
+_OTHER_WORDS = frozenset(ALL_WORDS) - {*scalar_dtypes(), "handle"}
+"""Words that are no dtypes, so that declared dtypes need not be searched for them."""
+
+
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _dtype_of(name: str) -> DType | None:
     """The element type of that name; None if there is none (handles have no literals)."""
+    if name in _OTHER_WORDS:
+        return None
     try:
         found = dtype(name)
     except UsageError:

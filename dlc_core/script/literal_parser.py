@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.node import Array, Function
+from dlc_core.ir.convert import convert
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.plan import Plan, named_plan
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
@@ -106,9 +107,8 @@ class LiteralParser:
         known = self.exprs.keywords(node, "shape")
         shape = self.value(known["shape"]) if "shape" in known else None
         try:
-            wide = np.array(elements, np.float64 if type_.is_float else type_.numpy)
-            with np.errstate(all="ignore"):
-                data = wide.astype(type_.numpy)
+            exact = np.float64 if type_.is_float else np.int64 if type_.decl is not None else type_.numpy
+            data = convert(np.array(elements, exact), type_)
             return Array(data if shape is None else data.reshape(shape))
         except (ValueError, TypeError, OverflowError) as error:
             return self.exprs.fail(node, f"these elements make no array of {type_}: {error}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.node import Array, Function
+from dlc_core.ir.convert import convert, widened
 from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Expr, Var
 from dlc_core.ir.plan import Plan
@@ -95,7 +96,7 @@ class Literals:
         inline = data.size <= MAX_INLINE_ELEMENTS and data.nbytes <= Array.INLINE_BYTES
         if not inline or data.dtype.kind == "c" or not _readable(data):
             return self.metadata.refer("const", value)
-        wide = data.astype(np.float64) if value.type.dtype.is_float else data
+        wide = convert(data, np.float64) if value.type.dtype.is_float else widened(data)
         text = _nested(wide.tolist())
         shape = f", shape={self.text(data.shape)}" if data.size == 0 else ""
         return f'{head}({text}, "{value.type.dtype}"{shape})'
@@ -131,8 +132,8 @@ def _readable(data: np.ndarray[Any, Any]) -> bool:
     if data.dtype.kind in "biu" or data.size == 0:
         return True
     with np.errstate(all="ignore"):
-        back = data.astype(np.float64).astype(data.dtype)
-        back[np.isnan(back.astype(np.float64))] = np.array(np.nan).astype(data.dtype)
+        back = convert(convert(data, np.float64), data.dtype)
+        back[np.isnan(convert(back, np.float64))] = convert(np.nan, data.dtype)
     return bool(back.tobytes() == data.tobytes())
 
 

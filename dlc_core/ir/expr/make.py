@@ -104,7 +104,9 @@ def const(value: int | float | bool, type_: DTypeLike = INDEX) -> Const:
     elif type_.is_int:
         low, high = type_.int_range()
         value = int(value)
-        if not low <= value <= high:
+        if type_.decl is not None:
+            value = type_.decl.round(value)
+        elif not low <= value <= high:
             value = (value - low) % (high - low + 1) + low
     else:
         raise UsageError(f"no literals of dtype {type_}")

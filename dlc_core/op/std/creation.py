@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlc_core import te
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, as_expr, cast_to, const, eq, maximum, minimum, select
 from dlc_core.ir.types import Dim, TensorType, Type
@@ -35,7 +36,7 @@ def _full_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _full_reference(*, shape: tuple[int, ...], value: float, dtype: DType) -> NDArray:
-    return np.full(shape, np.asarray(value).astype(dtype.numpy))
+    return np.full(shape, convert(value, dtype))
 
 
 def _full_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:
@@ -76,7 +77,7 @@ def _arange_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _arange_reference(*, start: int, stop: int, step: int, dtype: DType) -> NDArray:
-    return np.arange(start, stop, step).astype(dtype.numpy)
+    return convert(np.arange(start, stop, step), dtype)
 
 
 def _arange_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:
@@ -120,7 +121,7 @@ def _eye_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _eye_reference(*, rows: int, columns: int, k: int, dtype: DType) -> NDArray:
-    return np.eye(rows, columns, min(max(k, -_NO_DIAGONAL), _NO_DIAGONAL)).astype(dtype.numpy)
+    return convert(np.eye(rows, columns, min(max(k, -_NO_DIAGONAL), _NO_DIAGONAL)), dtype)
 
 
 def _eye_lower(type_: TensorType, attrs: Attrs) -> te.Tensor:

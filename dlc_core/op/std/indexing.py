@@ -14,6 +14,7 @@ import numpy as np
 from dlc_core import te
 from dlc_core.diag import RuntimeFailure
 from dlc_core.ir.conditions import AT_LEAST
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, eq, select
 from dlc_core.ir.types import TensorType, Type
@@ -243,7 +244,7 @@ def _one_hot_reference(indices: NDArray, *, depth: int, axis: int, dtype: DType)
     shape[axis] = depth
     positions = np.arange(depth).reshape(shape)
     hot: NDArray = (wide == positions) | (wide + depth == positions)
-    return hot.astype(dtype.numpy)
+    return convert(hot, dtype)
 
 
 def _one_hot_lower(type_: TensorType, attrs: Attrs, indices: te.Tensor) -> te.Tensor:

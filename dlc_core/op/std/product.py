@@ -36,7 +36,7 @@ def product_dtype(a: DType, b: DType, out_dtype: DType | None) -> DType:
     """The result dtype of a contraction of two dtypes: `wanted`, if it is given and possible."""
     check_dtype(a, NUMBERS)
     check_dtype(b, NUMBERS)
-    mixed_bytes = a.is_int and b.is_int and a.bits == b.bits == 8
+    mixed_bytes = a.is_int and b.is_int and a.bits == b.bits == 8 and a.decl is b.decl is None
     narrow_weights = a.name == "float32" and b.name in ("bfloat16", "float16")
     if a is not b and not mixed_bytes and not narrow_weights:
         raise fail(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, cast_to, const, unary
 from dlc_core.ir.types import TensorType
@@ -138,7 +139,7 @@ def _cast_infer(x: TensorType, attrs: Attrs) -> TensorType:
 
 
 def _cast_reference(x: NDArray, *, to: DType) -> NDArray:
-    return np.not_equal(x, 0) if to.is_bool else x.astype(to.numpy)
+    return np.not_equal(x, 0) if to.is_bool else convert(x, to)
 
 
 def cast_value(x: Expr, *, to: DType) -> Expr:

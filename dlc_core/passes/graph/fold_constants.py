@@ -38,6 +38,7 @@ from dlc_core.graph.node import (
     node,
     rewrite,
 )
+from dlc_core.ir.convert import convert
 from dlc_core.ir.expr import Expr, free_vars
 from dlc_core.ir.types import TensorType, static_bytes
 from dlc_core.op.declare import NDArray, OpDecl
@@ -242,6 +243,5 @@ def _filled(old: Node) -> Node:
     assert isinstance(type_, TensorType)
     shape = type_.static_shape()
     assert shape is not None
-    with np.errstate(all="ignore"):
-        one: NDArray = np.asarray(old.attrs["value"]).astype(type_.dtype.numpy)
+    one: NDArray = convert(old.attrs["value"], type_.dtype)
     return constant(np.broadcast_to(one, shape))

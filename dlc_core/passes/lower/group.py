@@ -26,12 +26,14 @@ from dlc_core.graph.node import (
     post_order,
     rewrite,
 )
+from dlc_core.ir.declared import declared_dtypes
 from dlc_core.ir.expr import Var, const_value, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TupleType, Type
 from dlc_core.op.declare import OpDecl, tensor_types
 from dlc_core.op.lower import with_plan
+from dlc_core.op.lower_dtype import check_arithmetic
 from dlc_core.op.lower_graph import INLINE_CONSTANTS, lower_graph, own_tensors
 from dlc_core.op.std.bands import BAND, JOIN_BANDS
 from dlc_core.op.std.programs import CALL_TIR
@@ -90,6 +92,8 @@ class LowerGroups(Pass):
         # Equal groups are lowered once. Values: the kernel, and the positions of its dims in the roles.
         lowered: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]] = {}
         align = 1 if context.target is not None and not context.target.describe().vector_bits else ALIGN
+        computed = () if context.target is None else context.target.describe().dtypes
+        target = "" if context.target is None else str(context.target)
         joined: set[Node] = set()
         # The functions below are in a reference cycle. They do not refer to the module, so that its constants
         # can be freed.
@@ -104,6 +108,8 @@ class LowerGroups(Pass):
                 spans = dict.fromkeys(s for n in post_order(function.body) for s in n.spans)
                 kernels[symbol] = _spanned(kernels[symbol], spans)
                 return symbol, tuple(roles[position] for position in positions)
+            for n in post_order(function.body) if declared_dtypes() else ():
+                check_arithmetic(n, computed, target)
             func = _scheduled_program(function) or lower_group(function, function.name)
             func = func.with_attrs(constants=constants, **denormals)
             name = table.find(func)

@@ -26,6 +26,7 @@ from dlc_core.passes.lower.memory_plan import plan_memory, steps_of
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.passes.lower.records import Record, access_counts, dims_of, pass_records, workspaces_of
 from dlc_core.passes.lower.weights import Weights
+from dlc_core.passes.tir.legalize import legalize_declared
 from dlc_core.runtime.guard.mode import Guard
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.schedule.layout import REPACK
@@ -50,6 +51,7 @@ class BuildMain(Pass):
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         module = pass_records(module)
         machine = None if context.target is None else context.target.describe()
+        computed = () if machine is None else machine.dtypes
         align = ALIGN if machine is None else machine.value_align
         overwrites = machine is not None and machine.control
         guard_layout = GuardLayout.of(context, machine)
@@ -67,6 +69,8 @@ class BuildMain(Pass):
             peaks[name] = made.plan.live_peak
             if guard_layout is not None:
                 guards[name] = guard_layout.description(made.slots, record.calls)
+        # Kernels were legalized before; code generators get no declared dtype that they do not know.
+        funcs = {name: legalize_declared(func, computed) for name, func in funcs.items()}
         entry = module[module.entry]
         if module.entry not in funcs:
             programs = {n: f for n, f in module.of_kind(Function).items() if is_host(f)}

@@ -2,7 +2,8 @@
 
 Narrow floats are stored as the bits of unsigned integers. They are computed in float32, and each result is
 rounded to the narrow type, as the interpreter does. Integers below a byte are stored and computed in bytes,
-and wrapped after each operation.
+and wrapped after each operation. Declared dtypes (`ir/dtype_decl.py`) are stored as their codes. They are
+computed in float32 or int32, and each result is rounded by the declaration.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
 from dlc_core.diag import UnsupportedError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.declared import declared_dtypes
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import (
     Binary,
@@ -35,6 +39,7 @@ from dlc_core.ir.expr import (
     post_order,
     select,
 )
+from dlc_core.op.lower_dtype import lowered_decode, lowered_encode, refused
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.narrow_floats import NARROW_FLOATS, decoded, encoded, rounded
@@ -49,19 +54,34 @@ SMALL_INTS = ("int4", "uint4", "int2", "uint2")
 LEGAL = (*NARROW_FLOATS, *SMALL_INTS)
 """The dtypes that can be expressed by others."""
 
+_MOVES = ("if_then_else", "vector_shuffle", "reinterpret", "address_of")
+"""Calls that compute nothing."""
 _EXACT = frozenset({"abs", "sign", "floor", "ceil", "round", "trunc", "copysign", "if_then_else"})
 
 
-def legalize_dtypes(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
+def legalize_dtypes(func: PrimFunc, native: Sequence[str], target: str = "") -> PrimFunc:
     """Rewrite a program to the dtypes of `native`, as far as other dtypes can be expressed by these.
 
-    Parameters keep their bytes: a buffer of a narrow dtype becomes one of unsigned integers of its width.
-    Raises UnsupportedError for a parameter by value of such a dtype.
+    No `native` dtypes are all dtypes of the core, and no declared ones. Parameters keep their bytes: a buffer
+    of a narrow dtype becomes one of unsigned integers of its width. Raises UnsupportedError for a parameter
+    by value of such a dtype, and for arithmetic in a declared dtype that is not emulated; `target` is a text
+    for that message.
     """
-    unsupported = {dtype(name) for name in LEGAL if name not in native}
-    if not any(t in unsupported for t in _dtypes(func)):
+    narrow = {dtype(name) for name in LEGAL if name not in native} if native else set()
+    return _legalized(func, narrow, native, target)
+
+
+def legalize_declared(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
+    """Rewrite a program without the declared dtypes that `native` does not have. Other dtypes stay."""
+    return _legalized(func, set(), native, "") if declared_dtypes() else func
+
+
+def _legalized(func: PrimFunc, narrow: set[DType], native: Sequence[str], target: str) -> PrimFunc:
+    found = _dtypes(func)
+    unsupported = narrow | {t for t in found if t.decl is not None and t.name not in native}
+    if not any(t in unsupported for t in found):
         return func
-    walker = _Legalize(func, unsupported)
+    walker = _Legalize(func, unsupported, target)
     params = tuple(walker.parameter(p) for p in func.params)
     return replace(func, params=params, body=walker.stmt(func.body))
 
@@ -79,9 +99,10 @@ def _dtypes(func: PrimFunc) -> set[DType]:
 
 
 class _Legalize(Walker):
-    def __init__(self, func: PrimFunc, unsupported: set[DType]) -> None:
+    def __init__(self, func: PrimFunc, unsupported: set[DType], target: str) -> None:
         super().__init__(func)
         self.unsupported = unsupported
+        self.target = target
         self.buffers: dict[Buffer, Buffer] = {}
         self.vars: dict[Var, Expr] = {}
         self.fragments = set(operands(func.body))
@@ -102,6 +123,8 @@ class _Legalize(Walker):
         scalar = type_.scalar
         if scalar not in self.unsupported:
             return type_
+        if scalar.decl is not None:
+            return dtype(scalar.decl.computed).with_lanes(type_.lanes)
         to = _F32 if scalar.is_float else _I8 if scalar.kind == "int" else _U8
         return to.with_lanes(type_.lanes)
 
@@ -123,9 +146,8 @@ class _Legalize(Walker):
         return found
 
     def store(self, s: Store) -> Stmt:
-        raw_bits = (
-            self.raw_bits(s.value) if s.buffer.dtype in self.unsupported and s.buffer.dtype.is_float else None
-        )
+        kept = s.buffer.dtype in self.unsupported and (s.buffer.dtype.is_float or s.buffer.dtype.decl)
+        raw_bits = self.raw_bits(s.value) if kept else None
         if raw_bits is not None:
             return Store(self.buffer(s.buffer), self.index(s.buffer, s.indices), raw_bits)
         value = self.expr(s.value)
@@ -153,6 +175,9 @@ class _Legalize(Walker):
             return load(self.buffer(e.buffer), self.index(e.buffer, e.indices))
         if isinstance(e, Const):
             bits = dtype(f"uint{8 * e.dtype.itemsize}")
+            if e.dtype.decl is not None:
+                code = e.dtype.decl.array_of(np.array([e.value])).view(e.dtype.decl.codes)
+                return const(int(code[0]), bits)
             return const(0, bits) if e.value == 0 and math.copysign(1, e.value) == 1 else None
         if isinstance(e, Broadcast):
             value = self.raw_bits(e.value)
@@ -210,6 +235,8 @@ class _Legalize(Walker):
 
     def supported(self, e: Expr, new: Sequence[Expr]) -> Expr:
         """Rebuild a node of a supported dtype."""
+        if isinstance(e, (Binary, Call)) and e.children:
+            self.check_emulated(e, e.children[-1].dtype.scalar)
         if isinstance(e, Cast):
             return cast_to(e.dtype, new[0])
         return e.rebuild(new)
@@ -217,6 +244,7 @@ class _Legalize(Walker):
     def value(self, e: Expr, new: Sequence[Expr]) -> Expr:
         """Rebuild a node of an unsupported dtype in the dtype in which it is computed."""
         to, type_ = self.compute_dtype(e.dtype), e.dtype.scalar
+        self.check_emulated(e, type_)
         if isinstance(e, Const):
             return const(e.value, to)
         if isinstance(e, Broadcast):
@@ -227,29 +255,48 @@ class _Legalize(Walker):
             return self.narrowed(cast_to(to, new[0]), type_)
         if isinstance(e, Unary):
             made = e.rebuild(new)
-            return made if type_.is_float else self.narrowed(made, type_)
+            return made if type_.is_float and type_.decl is None else self.narrowed(made, type_)
         if isinstance(e, Binary):
             made = e.rebuild(new)
             return made if e.op in ("min", "max") else self.narrowed(made, type_)
         assert isinstance(e, Call)
         made = call(e.name, new, to)
-        exact = e.name in _EXACT or (e.name.startswith("vector_") and e.name != "vector_reduce_add")
-        return made if exact and (type_.is_float or e.name == "if_then_else") else self.narrowed(made, type_)
+        moved = e.name == "if_then_else" or (e.name.startswith("vector_") and e.name != "vector_reduce_add")
+        if type_.decl is not None:
+            return made if moved else self.narrowed(made, type_)
+        exact = type_.is_float and (moved or e.name in _EXACT)
+        return made if exact or e.name == "if_then_else" else self.narrowed(made, type_)
+
+    def check_emulated(self, e: Expr, type_: DType) -> None:
+        """Raise UnsupportedError for an operation in a declared dtype that only some targets compute in."""
+        decl = type_.decl
+        moves = isinstance(e, Call) and (e.name in _MOVES or e.name.startswith("vector_concat"))
+        if decl is None or decl.emulated or type_ not in self.unsupported or moves:
+            return
+        if isinstance(e, (Unary, Binary, Call)):
+            name = e.name if isinstance(e, Call) else e.op
+            raise refused(name, type_, self.target, f"in {self.func.name}")
 
     def narrowed(self, value: Expr, type_: DType) -> Expr:
         """Round a computed value to a narrow float dtype, or wrap it to a narrow integer dtype."""
+        if type_.decl is not None:
+            return self.loaded(self.stored(value, type_), type_)
         if type_.is_float:
             return rounded(value, type_)
         return _wrapped(value, type_)
 
     def loaded(self, bits: Expr, type_: DType) -> Expr:
         """Decode the bits of a value in memory."""
+        if type_.decl is not None:
+            return lowered_decode(bits, type_.decl)
         if type_.is_float:
             return decoded(bits, type_)
         return _wrapped(bits.astype(self.compute_dtype(type_.with_lanes(bits.dtype.lanes))), type_)
 
     def stored(self, value: Expr, type_: DType) -> Expr:
         """Encode a value as its bits in memory."""
+        if type_.decl is not None:
+            return lowered_encode(value, type_.decl)
         if type_.is_float:
             return encoded(value, type_)
         return value.astype(_U8.with_lanes(value.dtype.lanes)) & ((1 << type_.bits) - 1)
@@ -273,7 +320,7 @@ class LegalizeDtypes(PrimFuncPass):
     by bytes.
 
     `native` names the supported dtypes. If it is empty, they are those of the target's description; if that
-    lists none, all are supported.
+    lists none, all dtypes of the core are supported.
 
     Before:
 
@@ -298,7 +345,10 @@ class LegalizeDtypes(PrimFuncPass):
         native = self.native
         if not native and context.target is not None:
             native = context.target.describe().dtypes
-        return legalize_dtypes(func, native) if native else func
+        if not native and not declared_dtypes():
+            return func
+        target = "" if context.target is None else str(context.target)
+        return legalize_dtypes(func, native, target)
 
 
-__all__ = ["LEGAL", "LegalizeDtypes", "legalize_dtypes"]
+__all__ = ["LEGAL", "LegalizeDtypes", "legalize_declared", "legalize_dtypes"]

@@ -114,7 +114,8 @@ def as_host(value: Any, what: str, expected: DType | None = None) -> np.ndarray[
     """A value as a NumPy array in host memory, a view if possible. `what` names it in errors.
 
     Raises UsageError for values that are not arrays: None, objects, and lists and Python numbers, whose dtype
-    is not defined. If strings are expected, NumPy's string arrays are converted to arrays of objects.
+    is not defined. If strings are expected, NumPy's string arrays are converted to arrays of objects. If a
+    declared dtype is expected, unsigned integers of its width in memory are taken as its codes.
     """
     if isinstance(value, np.ndarray):
         array = value
@@ -145,6 +146,8 @@ def as_host(value: Any, what: str, expected: DType | None = None) -> np.ndarray[
         )
     if expected is STRING:
         return _as_strings(array, what)
+    if expected is not None and expected.decl is not None and array.dtype == expected.decl.codes:
+        return array.view(expected.numpy)
     if array.dtype.hasobject:
         raise UsageError(
             f"{what} has the dtype {array.dtype}", hint="give numbers; convert with .astype(...)"

@@ -76,6 +76,13 @@ class Plan:
     """The calls of kernels with checks (see `Signature.sites`)."""
 
 
+def _conversion(to: DType) -> str:
+    """How a caller converts an array to a dtype."""
+    if to.decl is None:
+        return f'convert it with .astype("{to}")'
+    return f'convert it with dlc_core.ir.convert.convert(array, "{to}"), or give its codes as {to.decl.codes}'
+
+
 @record(frozen=True)
 class Signature:
     """A signature. An entry point gets buffers in the order inputs, outputs, weights, arena, followed by the
@@ -135,7 +142,7 @@ class Signature:
         if array.dtype != value.type.dtype.numpy:
             raise UsageError(
                 f"input {value.name!r} is {array.dtype}, {value.type.dtype} is needed",
-                hint=f'convert it with .astype("{value.type.dtype}")',
+                hint=_conversion(value.type.dtype),
             )
         if array.ndim != value.type.ndim:
             raise self._mismatch(value, array.shape, f"it has {array.ndim} dims, not {value.type.ndim}")

@@ -44,7 +44,10 @@ _NAMES = {code: name for name, code in _CODES.items()}
 
 
 def dtype_code(dtype: DType) -> tuple[int, int] | None:
-    """The (code, bits) of a dtype; None if DLPack lacks it."""
+    """The (code, bits) of a dtype; None if DLPack lacks it. Declared dtypes are exchanged as their codes,
+    which are unsigned integers."""
+    if dtype.decl is not None:
+        return _CODES[dtype.decl.codes.name]
     return _CODES.get(dtype.name)
 
 

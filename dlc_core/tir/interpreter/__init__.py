@@ -27,6 +27,7 @@ import numpy as np
 from dlc_core.arith import eval_expr
 from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.convert import convert, widened
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, Var, const, const_value, ramp, substitute
 from dlc_core.ir.module import IRModule
@@ -101,7 +102,7 @@ def evaluate(
     out = np.zeros(lanes, expr.dtype.numpy)
     inputs = [(arrays or {})[b] for b in buffers]
     run(PrimFunc("evaluate", (result, *buffers, *scalars), body), out, *inputs, *(values or {}).values())
-    listed = (out.astype(np.float64) if expr.dtype.is_float else out).tolist()
+    listed = (convert(out, "float64") if expr.dtype.is_float else widened(out)).tolist()
     return listed if lanes > 1 else listed[0]
 
 

@@ -164,6 +164,8 @@ class Writer:
         """Whether the float64 value of a narrower float must be rounded."""
         if not e.dtype.is_float or e.dtype.bits == 64:
             return False
+        if e.dtype.decl is not None and isinstance(e, (Binary, Unary, Cast)):
+            return True
         if isinstance(e, Binary):
             return e.op in ("add", "sub", "mul", "div", "floordiv", "floormod")
         if isinstance(e, Cast):
@@ -171,7 +173,7 @@ class Writer:
         if isinstance(e, Call):
             if e.name.startswith(("vector_", "reinterpret", MATRIX)) or e.name in ("if_then_else", "fma"):
                 return False
-            return e.name not in scalars.EXACT
+            return e.dtype.decl is not None or e.name not in scalars.EXACT
         return False
 
     def rounded(self, text: str, type_: DType) -> str:
@@ -185,7 +187,13 @@ class Writer:
 
     def wrapped(self, text: str, e: Expr) -> str:
         """Wrap the integer to the range of its type, if it may be out of range."""
-        return text if self.intervals.fits(e) else wrap(text, e.dtype)
+        return text if self.intervals.fits(e) else self.wrap(text, e.dtype)
+
+    def wrap(self, text: str, type_: DType) -> str:
+        """The integer modulo the width of its type, or what a declared dtype rounds it to."""
+        if type_.decl is None:
+            return wrap(text, type_)
+        return f"{self.helper(f'round_{type_.scalar}', type_.decl.round)}({text})"
 
     def node(self, e: Expr, kids: list[str]) -> str:
         if isinstance(e, Var):
@@ -236,7 +244,7 @@ class Writer:
             name = self.helper(f"to_{to.scalar}", _IntTo(to.scalar))
             return f"{name}({a})"
         if source.is_float:
-            return wrap(f"float_to_int({a})", to)
+            return self.wrap(f"float_to_int({a})", to)
         if source.is_bool:
             return f"int({a})"
         return self.wrapped(a, e)
@@ -298,7 +306,7 @@ class Writer:
             return f"{name}({', '.join(kids)}, {self.helper(f'dtype_{type_}', type_)})"
         if name == "pow":
             text = f"{'float' if type_.is_float else 'int'}_pow({kids[0]}, {kids[1]})"
-            return text if type_.is_float else wrap(text, type_)
+            return text if type_.is_float else self.wrap(text, type_)
         if name == "popcount":
             return f"({kids[0]} & {(1 << type_.bits) - 1}).bit_count()"
         if name == MATRIX:
@@ -315,7 +323,7 @@ class Writer:
             return f"report_index({', '.join(kids)})"
         if name in scalars.UNARY:
             text = f"m_{name}({kids[0]})"
-            return wrap(text, type_) if type_.kind == "int" and name == "abs" else text
+            return self.wrap(text, type_) if type_.kind == "int" and name == "abs" else text
         if name in scalars.BINARY:
             return f"m_{name}({kids[0]}, {kids[1]})"
         raise UnsupportedError(f"the interpreter does not know the intrinsic {name!r}")
@@ -412,8 +420,11 @@ class _Wrapper:
     def __init__(self, type_: DType) -> None:
         self.low, high = type_.int_range()
         self.size = high - self.low + 1
+        self.decl = type_.decl
 
     def __call__(self, value: int) -> int:
+        if self.decl is not None:
+            return int(self.decl.round(value))
         return (value - self.low) % self.size + self.low
 
 

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.ir.convert import convert, widened
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.fold import round_to
 from dlc_core.tir.intrinsics import evaluate_intrinsic, fused_multiply_add
 
+_F32 = dtype("float32")
 INF, NAN = math.inf, math.nan
 _pack32, _pack16 = struct.Struct("<f").pack, struct.Struct("<e").pack
 _unpack_u32, _unpack_u16 = struct.Struct("<I").unpack, struct.Struct("<H").unpack
@@ -110,6 +112,8 @@ def int_to_float(a: int, type_: DType) -> float:
 def fma(a: float, b: float, c: float, type_: DType) -> float:
     if type_.bits == 64:
         return fused_multiply_add(a, b, c)
+    if type_.decl is not None:
+        return round_to(fma(a, b, c, _F32), type_)
     product = a * b
     total = product + c
     if not math.isfinite(total):
@@ -194,12 +198,14 @@ EXACT = frozenset({"floor", "ceil", "round", "trunc", "abs", "sign", "fmod", "co
 
 
 def nextafter(a: float, b: float, type_: DType) -> float:
+    if type_.decl is not None:
+        return round_to(nextafter(a, b, _F32), type_)
     kind = type_.numpy.type
     return float(np.nextafter(kind(a), kind(b)))
 
 
 def reinterpret(value: Any, source: DType, to: DType) -> Any:
-    bits = np.array([value]).astype(source.numpy).view(to.numpy)
+    bits = widened(convert([value], source).view(to.numpy))
     return bits.astype(np.float64).item() if to.is_float else int(bits[0])
 
 
@@ -229,7 +235,7 @@ def decoder(type_: DType) -> list[Any] | None:
     bits = np.arange(1 << (8 * type_.numpy.itemsize), dtype=f"uint{8 * type_.numpy.itemsize}")
     wide: type = np.float64 if type_.is_float else np.int64
     with np.errstate(all="ignore"):
-        values: list[Any] = bits.view(type_.numpy).astype(wide).tolist()
+        values: list[Any] = widened(bits.view(type_.numpy)).astype(wide).tolist()
     return values
 
 
@@ -242,7 +248,7 @@ def encoder(type_: DType) -> Callable[[Any], int] | None:
     if type_.name == "bfloat16":
         return lambda x: int(_unpack_u32(_pack32(x))[0]) >> 16
     unsigned = f"uint{8 * type_.numpy.itemsize}"
-    return lambda x: int(np.array([x]).astype(type_.numpy).view(unsigned)[0])
+    return lambda x: int(convert([x], type_).view(unsigned)[0])
 
 
 def rounder(type_: DType) -> Callable[[float], float]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.diag import RuntimeFailure, UnsupportedError
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.tir.interpreter.scalars import memory_format
 
@@ -249,7 +250,7 @@ def allocate(elements: int, type_: DType, races: Races | None, shared: bool = Fa
     """Fresh memory filled with poison."""
     data: Any
     if type_.is_float:
-        data = np.full(elements, np.nan).astype(type_.numpy).view(np.uint8)
+        data = convert(np.full(elements, np.nan), type_).view(np.uint8)
     else:
         data = np.full(elements * type_.numpy.itemsize, 1 if type_.is_bool else POISON, np.uint8)
     view = memoryview(data)
