@@ -40,6 +40,7 @@ SCRIPTS = (
     "c_program/build_and_run.py",
     "wasm/build_and_run.py",
     "op_plugin/use_it.py",
+    "dtypes/posit8.py",
     "classic/tvmscript_add_one.py",
     "classic/tvmscript_mlp.py",
     "classic/vector_add.py",

@@ -13,6 +13,7 @@ import numpy as np
 
 from dlc_core.diag import UsageError, similar
 from dlc_core.ir.declared import declared_dtypes
+from dlc_core.ir.dtype_table import CORE_DTYPES, ML_NAMES, NUMPY_NAMES
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -22,51 +23,13 @@ if TYPE_CHECKING:
 else:
     ml_dtypes = lazy("ml_dtypes")
 
-_ML = (
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "float4_e2m1fn",
-    "int4",
-    "uint4",
-    "int2",
-    "uint2",
-)
-_NUMPY = {"handle": "uint64", "string": "object"}
-"""NumPy's names of types that differ from dlc's."""
-
-
-def _scalar_table() -> dict[str, tuple[str, int]]:
-    table = {"bool": ("bool", 8)}
-    for bits in (8, 16, 32, 64):
-        table[f"int{bits}"] = ("int", bits)
-        table[f"uint{bits}"] = ("uint", bits)
-    for bits in (16, 32, 64):
-        table[f"float{bits}"] = ("float", bits)
-    for name in _ML:
-        kind = "float" if "float" in name else ("uint" if name[0] == "u" else "int")
-        digits = re.search(r"\d+", name)
-        assert digits is not None
-        table[name] = (kind, int(digits.group()))
-    for bits in (64, 128):
-        table[f"complex{bits}"] = ("complex", bits)
-    table["handle"] = ("handle", 64)
-    table["string"] = ("string", 64)
-    return table
-
 
 def _numpy_type(name: str) -> np.dtype[Any]:
     """NumPy's type of a scalar. Types that NumPy lacks are imported on first use."""
-    return np.dtype(getattr(ml_dtypes, name) if name in _ML else _NUMPY.get(name, name))
+    return np.dtype(getattr(ml_dtypes, name) if name in ML_NAMES else NUMPY_NAMES.get(name, name))
 
 
-_TABLE = _scalar_table()
-CORE_NAMES = frozenset(_TABLE)
-"""The names of the core's dtypes."""
-_BY_NUMPY = {_numpy_type(name): name for name in _TABLE if name != "handle" and name not in _ML}
+_BY_NUMPY = {_numpy_type(name): name for name in CORE_DTYPES if name != "handle" and name not in ML_NAMES}
 
 
 class DType:
@@ -111,9 +74,9 @@ class DType:
         found = cls._interned.get(name)
         if found is not None:
             return found
-        match = None if name in _TABLE else re.fullmatch(r"(.+?)(?:x(\d+))?", name)
+        match = None if name in CORE_DTYPES else re.fullmatch(r"(.+?)(?:x(\d+))?", name)
         scalar, lanes = (match.group(1), int(match.group(2) or 1)) if match else (name, 1)
-        if scalar not in _TABLE or lanes < 1:
+        if scalar not in CORE_DTYPES or lanes < 1:
             decl = declared_dtypes().get(scalar) if lanes > 0 else None
             if decl is None:
                 raise _unknown(name, scalar)
@@ -121,7 +84,7 @@ class DType:
         canonical = scalar if lanes == 1 else f"{scalar}x{lanes}"
         self = cls._interned.get(canonical)
         if self is None:
-            kind, bits = _TABLE[scalar]
+            kind, bits = CORE_DTYPES[scalar]
             self = cls._made(canonical, kind, bits, lanes, _numpy_type(scalar))
             self.scalar = self if lanes == 1 else DType(scalar)
             cls._interned[canonical] = self
@@ -157,7 +120,7 @@ class DType:
             return DType(value)
         known = np.dtype(value)
         name = _BY_NUMPY.get(known)
-        if name is None and known.name in _ML and known == _numpy_type(known.name):
+        if name is None and known.name in ML_NAMES and known == _numpy_type(known.name):
             name = _BY_NUMPY[known] = known.name
         if name is None:
             return _declared_for(known, value)
@@ -221,7 +184,7 @@ def dtype(value: DTypeLike) -> DType:
 
 def _unknown(name: str, scalar: str) -> UsageError:
     """The error for a name that neither the core nor a plugin has."""
-    known = [*_TABLE, *declared_dtypes()]
+    known = [*CORE_DTYPES, *declared_dtypes()]
     close = similar(scalar, known)
     return UsageError(
         f"unknown dtype {name!r}",
@@ -236,16 +199,16 @@ def _declared_for(known: np.dtype[Any], value: object) -> DType:
     if known.names:
         found = declared.get(known.names[0])
     else:
-        found = next((decl for decl in declared.values() if decl.numpy == known.name), None)
+        found = next((declared[name] for name in declared if declared[name].numpy == known.name), None)
     if found is None or found.array_type != known:
-        names = ", ".join([*_TABLE, *declared])
+        names = ", ".join([*CORE_DTYPES, *declared])
         raise UsageError(f"NumPy dtype {value!r} has no dlc dtype", hint=f"known dtypes: {names}")
     return DType(found.name)
 
 
 def scalar_dtypes() -> tuple[str, ...]:
     """The names of all element types of the core that device memory can hold."""
-    return tuple(name for name in _TABLE if name not in ("handle", "string"))
+    return tuple(name for name in CORE_DTYPES if name not in ("handle", "string"))
 
 
 BOOL = DType("bool")

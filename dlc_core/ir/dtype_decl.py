@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlc_core.diag import PluginError
-from dlc_core.ir.dtype import CORE_NAMES
+from dlc_core.ir.dtype_table import CORE_DTYPES
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 
@@ -51,8 +51,8 @@ class DTypeDecl:
     of a "float" are float32, values of an "int" or "uint" are int32, and have the range of `bits` bits.
 
     `decode(codes)` converts an array of unsigned integers to values; `encode(values)` rounds values to codes.
-    Rounding is what `encode` does: casts and arithmetic use nothing else. `lower_decode` and `lower_encode`
-    do the same with expressions, of any number of lanes: uint8 or uint16 to values, and back.
+    Casts and arithmetic round by `encode` and by nothing else. `lower_decode` and `lower_encode` do the same
+    with an expression of one element: uint8 or uint16 to a value, and back.
 
     `numpy` is the name of a type of ml_dtypes with the same encodings; arrays have that type. Without it,
     arrays have a structured type with the codes in the field `name`, which NumPy does not compute in.
@@ -83,7 +83,7 @@ class DTypeDecl:
                 f"{what} cannot be declared",
                 why="a name has small letters, digits and _; a name that ends in x and digits means lanes",
             )
-        if self.name in CORE_NAMES:
+        if self.name in CORE_DTYPES:
             raise PluginError(f"{what} cannot be declared", why="the core has a dtype of this name")
         if self.kind not in COMPUTED:
             raise PluginError(f"{what} has the kind {self.kind!r}", hint=f"one of {', '.join(COMPUTED)}")
@@ -116,19 +116,22 @@ class DTypeDecl:
     def array_type(self) -> np.dtype[Any]:
         """NumPy's type of arrays of this dtype."""
         if self.numpy:
-            own = getattr(ml_dtypes, self.numpy, None)
+            own: Any = getattr(ml_dtypes, self.numpy, None)
             if own is None:
                 raise PluginError(f"dtype {self.name!r}: ml_dtypes has no {self.numpy!r}")
-            return np.dtype(own)
+            found: np.dtype[Any] = np.dtype(own)
+            return found
         # The second field has no bytes. With one field NumPy would convert codes to numbers by itself.
         return np.dtype([(self.name, self.codes), ("", "V0")])
 
     def values_of(self, array: NDArray) -> NDArray:
         """Convert an array of `array_type` or of codes to the computing dtype."""
         mask = (1 << self.bits) - 1
-        codes = np.ascontiguousarray(array).view(self.codes).reshape(array.shape) & self.codes.type(mask)
+        codes: NDArray = np.ascontiguousarray(array).view(self.codes).reshape(array.shape)
+        codes = codes & self.codes.type(mask)
         with np.errstate(all="ignore"):
-            return np.asarray(self.decode(codes)).astype(self.computed, copy=False).reshape(array.shape)
+            found: NDArray = np.asarray(self.decode(codes), self.computed)
+        return found.reshape(array.shape)
 
     def array_of(self, values: NDArray) -> NDArray:
         """Round an array of numbers to this dtype. Floats are rounded to float32 first."""
@@ -145,9 +148,12 @@ class DTypeDecl:
     @property
     def finite_range(self) -> tuple[float | int, float | int]:
         """The smallest and largest finite value."""
-        table = self.values_of(np.arange(1 << self.bits, dtype=self.codes))
-        finite = table[np.isfinite(table)]
-        return finite.min().item(), finite.max().item()
+        return _ends(self, True)
+
+    @property
+    def limits(self) -> tuple[float | int, float | int]:
+        """The smallest and largest value, which may be infinite."""
+        return _ends(self, False)
 
     @property
     def fingerprint(self) -> str:
@@ -155,9 +161,20 @@ class DTypeDecl:
         return _fingerprint(self)
 
 
+def _table(decl: DTypeDecl) -> NDArray:
+    return decl.values_of(np.arange(1 << decl.bits, dtype=decl.codes))
+
+
+@lru_cache(maxsize=64)
+def _ends(decl: DTypeDecl, finite: bool) -> tuple[float | int, float | int]:
+    table = _table(decl)
+    kept = table[np.isfinite(table) if finite else ~np.isnan(table)]
+    return kept.min().item(), kept.max().item()
+
+
 @lru_cache(maxsize=64)
 def _fingerprint(decl: DTypeDecl) -> str:
-    table = decl.values_of(np.arange(1 << decl.bits, dtype=decl.codes))
+    table = _table(decl)
     if decl.kind == "float":
         table = np.where(np.isnan(table), np.float32(np.nan), table)
     head = f"{decl.kind} {decl.bits} ".encode()

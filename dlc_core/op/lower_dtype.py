@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 
 from dlc_core.diag import PluginError, TypeInferenceError, UnsupportedError
 from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.dtype_decl import DTypeDecl
-from dlc_core.ir.expr import Expr
+from dlc_core.ir.expr import Call, Cast, Expr, Var, call, cast_to, post_order
 from dlc_core.ir.types import TensorType, TupleType, Type
 from dlc_core.op.declare import OpDecl
 from dlc_core.op.infer import STANDS_FOR
@@ -16,37 +17,55 @@ from dlc_core.op.infer import STANDS_FOR
 
 def lowered_decode(codes: Expr, decl: DTypeDecl) -> Expr:
     """The values, float32 or int32, of codes in unsigned integers. Spare bits are ignored."""
-    _check_lowering(decl)
-    assert decl.lower_decode is not None
     if decl.bits < decl.storage:
         codes = codes & ((1 << decl.bits) - 1)
-    return _checked(decl.lower_decode(codes), decl.computed, codes, f"lower_decode of {decl.name}")
+    return _applied(_formula(decl, "lower_decode"), codes)
 
 
 def lowered_encode(value: Expr, decl: DTypeDecl) -> Expr:
     """The codes, in unsigned integers, of float32 or int32 values."""
-    _check_lowering(decl)
-    assert decl.lower_encode is not None
-    made = decl.lower_encode(value)
-    return _checked(made, decl.codes.name, value, f"lower_encode of {decl.name}")
+    return _applied(_formula(decl, "lower_encode"), value)
 
 
-def _check_lowering(decl: DTypeDecl) -> None:
-    if decl.lower_decode is None:
+@lru_cache(maxsize=64)
+def _formula(decl: DTypeDecl, name: str) -> tuple[Var, Expr]:
+    """A conversion of one element, from a variable."""
+    lower = getattr(decl, name)
+    if lower is None:
         raise UnsupportedError(
             f"the conversions of {decl.name} have no tensor-level form",
             hint="declare lower_decode and lower_encode, or run on the `reference` target",
         )
-
-
-def _checked(made: object, wanted: str, operand: Expr, what: str) -> Expr:
-    """Check what a plugin has made of an operand."""
-    type_ = dtype(wanted).with_lanes(operand.dtype.lanes)
+    given, wanted = decl.codes.name, decl.computed
+    if name == "lower_encode":
+        given, wanted = wanted, given
+    element = Var("element", given)
+    made, type_ = lower(element), dtype(wanted)
     if not isinstance(made, Expr):
-        raise PluginError(f"{what} returned a {type(made).__name__}", hint="return an expression")
-    if made.dtype.lanes != type_.lanes or not (made.dtype is type_ or (made.dtype.is_int and type_.is_int)):
-        raise PluginError(f"{what} returned {made.dtype} for {operand.dtype}", why=f"{type_} is needed")
-    return made.astype(type_)
+        raise PluginError(f"{name} of {decl.name} returned {made!r}", why="an expression is needed")
+    if made.dtype is not type_ and not (made.dtype.is_int and type_.is_int and made.dtype.lanes == 1):
+        raise PluginError(f"{name} of {decl.name} returned {made.dtype}", why=f"{type_} is needed")
+    return element, cast_to(type_, made)
+
+
+def _applied(formula: tuple[Var, Expr], operand: Expr) -> Expr:
+    """The formula of an operand, which may have several lanes."""
+    element, root = formula
+    lanes = operand.dtype.lanes
+    made: dict[Expr, Expr] = {element: operand}
+    for e in post_order(root):
+        if e in made:
+            continue
+        new = [made[child] for child in e.children]
+        if all(child.dtype.lanes == 1 for child in new):
+            made[e] = e.rebuild(new)
+        elif isinstance(e, Cast):
+            made[e] = cast_to(e.dtype.with_lanes(lanes), new[0])
+        elif isinstance(e, Call):
+            made[e] = call(e.name, new, e.dtype.with_lanes(lanes))
+        else:
+            made[e] = e.rebuild(new)
+    return made[root]
 
 
 def refused(op: str, type_: DType, target: str, where: str = "") -> UnsupportedError:

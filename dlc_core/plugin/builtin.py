@@ -28,6 +28,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("targets", "dlc_core.cli.targets:targets", "List the targets that models can be compiled for."),
     Command("config", "dlc_core.cli.config:show", "List the settings with their values and origins."),
+    Command("dtypes", "dlc_core.cli.dtypes:dtypes", "List the element types, those of plugins included."),
     Command("ops", "dlc_core.cli.ops:ops", "List the operators, from their declarations."),
     Command("passes", "dlc_core.cli.passes:passes", "List the passes, or the default pipelines."),
     Command("rules", "dlc_core.cli.rules:rules", "List the rewrite rules, schedule rules or decisions."),

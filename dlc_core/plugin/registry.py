@@ -47,8 +47,10 @@ from dlc_core.version import __version__
 
 if TYPE_CHECKING:
     from dlc_core.backend import library
+    from dlc_core.script import keywords
 else:
     library = lazy("dlc_core.backend.library")
+    keywords = lazy("dlc_core.script.keywords")
 
 CATEGORIES: Mapping[str, str] = MappingProxyType(
     {
@@ -456,6 +458,8 @@ def _check_declaration(category: str, declaration: Any) -> None:
         raise PluginError(
             f"{declaration!r} is no {CATEGORIES[category]}", why=f"it has no {' and no '.join(missing)}"
         )
+    if category == "dtypes" and declaration.name in keywords.ALL_WORDS:
+        raise PluginError(f"dtype {declaration.name!r}", why=f"T.{declaration.name} is a word of the script")
 
 
 _lock = threading.RLock()
@@ -549,7 +553,7 @@ def _plan_classes() -> Mapping[str, Any]:
     return registry().plans
 
 
-def _dtypes() -> Mapping[str, Any]:
+def _dtypes() -> Category:
     return registry().dtypes
 
 

@@ -154,7 +154,8 @@ class CallParser(ExprParser):
             return dtype(text)
         except UsageError as error:
             names = [*scalar_dtypes(), "handle", *declared_dtypes()]
-            return self.fail(node, error.what, suggestion(text, names) or f"dtypes: {', '.join(names)}")
+            near = suggestion(text, names)
+            return self.fail(node, error.what, f"{near}{near and '; '}dtypes: {', '.join(names)}")
 
     # Forms of arguments
 

@@ -45,11 +45,15 @@ def _reducer(name: str, op: str, identity: Callable[[DType], int | float]) -> Co
 
 def lowest(type_: DType) -> int | float:
     """The lowest value of a dtype, -inf for floats."""
+    if type_.decl is not None:
+        return type_.decl.limits[0]
     return float("-inf") if type_.is_float else type_.int_range()[0]
 
 
 def highest(type_: DType) -> int | float:
     """The highest value of a dtype, inf for floats."""
+    if type_.decl is not None:
+        return type_.decl.limits[1]
     return float("inf") if type_.is_float else type_.int_range()[1]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from dlc_core.diag import DlcError, TypeInferenceError
 from dlc_core.graph.node import Function, Node, param
 from dlc_core.ir.conditions import check_conditions, conditions_of
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -190,7 +191,7 @@ def _close(found: NDArray, expected: NDArray, allowed: Tolerance) -> NDArray:
     """
     if not DType.of(expected.dtype).is_float:
         return np.asarray(found == expected)
-    a, b = found.astype(np.float64), expected.astype(np.float64)
+    a, b = convert(found, np.float64), convert(expected, np.float64)
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= allowed[1] + allowed[0] * np.abs(b)
         near &= np.isfinite(a) & np.isfinite(b)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from dlc_core.diag import ScheduleError, VerifyError
+from dlc_core.ir.convert import convert
 from dlc_core.ir.expr import Expr, Var, const_value
 from dlc_core.ir.structural import first_difference
 from dlc_core.passes.tir import flatten_and_simplify, lower_blocks, unroll_loops, vectorize_loops
@@ -312,7 +313,7 @@ def check_schedule_trace(
     written = set(buffers_written(func.body))
     outputs = [n for n, b in enumerate(func.buffers) if b in written]
     for n in outputs:
-        arrays[n][...] = 99
+        arrays[n][...] = convert(99, func.buffers[n].dtype)
     expected = results_of(func, arrays, sizes)
     verify_func(schedule.func, level=2)
     externs = schedule.externs

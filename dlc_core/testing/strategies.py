@@ -15,6 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dlc_core.graph.node import Function, Node, constant, get_item, make_tuple, param
+from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.types import Dim, tensor_type
@@ -52,8 +53,8 @@ def _values(rng: np.random.Generator, shape: Sequence[int], type_: DType) -> NDA
     if type_.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
     if type_.is_int:
-        return rng.integers(-9, 9, shape, endpoint=True).astype(type_.numpy)
-    return rng.uniform(-1, 1, shape).astype(type_.numpy)
+        return convert(rng.integers(-9, 9, shape, endpoint=True), type_)
+    return convert(rng.uniform(-1, 1, shape), type_)
 
 
 class _Maker:

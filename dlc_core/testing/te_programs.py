@@ -16,6 +16,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.arith import eval_expr
+from dlc_core.ir.convert import convert
 from dlc_core.ir.expr import Expr, Var, logical_and
 from dlc_core.te import Tensor
 from dlc_core.tir.interpreter import run
@@ -49,7 +50,7 @@ def arrays_for(func: PrimFunc, sizes: Mapping[Var, int], rng: np.random.Generato
     low = [0 if b.dtype.is_int else -3 for b in func.buffers]
     high = [2 if b.dtype.is_int else 4 for b in func.buffers]
     drawn = [rng.integers(*ends) for ends in zip(low, high, shapes, strict=True)]
-    return [a.astype(b.dtype.numpy) for a, b in zip(drawn, func.buffers, strict=True)]
+    return [convert(a, b.dtype) for a, b in zip(drawn, func.buffers, strict=True)]
 
 
 def results_of(

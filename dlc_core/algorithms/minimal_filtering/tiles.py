@@ -188,7 +188,9 @@ class Tiled:
             return lanes(lambda lane: store(out, [*axes, i, j, lane], const(0, out.dtype)))
 
         found = absolute(_sum_of_pairs([load(total, [lane]) for lane in range(group)]))
-        largest = const(float(np.finfo(out.dtype.numpy).max), out.dtype)
+        decl = out.dtype.decl
+        limit = np.finfo(out.dtype.numpy).max if decl is None else decl.finite_range[1]
+        largest = const(float(limit), out.dtype)
         sums_by_definition = nest([taps, tap_columns, channels, *out.shape[4:6]], multiply_add, "k")
         recompute = seq(*(zero(*at) for at in positions), sums_by_definition)
         body = Alloc(total, seq(lanes(results), If(found <= largest, Seq(()), recompute)))

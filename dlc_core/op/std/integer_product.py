@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.graph.node import CONST, Node, const_array, constant
+from dlc_core.ir.convert import widened
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import ErrorSample, NDArray, Sample, Tensor, op, tensor_types
@@ -102,11 +103,11 @@ def _check_zero(zero: TensorType, own: TensorType, shape: Sequence[Any]) -> None
 
 
 def _matmul_reference(a: NDArray, b: NDArray, *zeros: NDArray) -> NDArray:
-    left, right = a.astype(np.int32), b.astype(np.int32)
+    left, right = widened(a).astype(np.int32), widened(b).astype(np.int32)
     if zeros:
-        left = left - zeros[0].astype(np.int32)
+        left = left - widened(zeros[0]).astype(np.int32)
     if len(zeros) > 1:
-        right = right - zeros[1].astype(np.int32)
+        right = right - widened(zeros[1]).astype(np.int32)
     return np.asarray(np.matmul(left, right))
 
 
@@ -174,11 +175,11 @@ def _conv_attrs(attrs: Attrs) -> dict[str, Any]:
 
 
 def _conv_reference(x: NDArray, w: NDArray, *zeros: NDArray, **attrs: Any) -> NDArray:
-    left, right = x.astype(np.int32), w.astype(np.int32)
+    left, right = widened(x).astype(np.int32), widened(w).astype(np.int32)
     if zeros:
-        left = left - zeros[0].astype(np.int32)
+        left = left - widened(zeros[0]).astype(np.int32)
     if len(zeros) > 1:
-        right = right - zeros[1].astype(np.int32)
+        right = right - widened(zeros[1]).astype(np.int32)
     assert CONV.reference is not None
     return np.asarray(CONV.reference(left, right, **_conv_attrs(attrs)))
 

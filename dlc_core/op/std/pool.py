@@ -40,6 +40,7 @@ from dlc_core.op.std.window import (
     static_dim,
     windows,
 )
+from dlc_core.te import reducers
 
 _ATTRS = (
     Attr("kernel", "ints", help="size of the window, for each spatial dim"),
@@ -121,7 +122,7 @@ def _window_reduction(
 
 
 def _max_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
-    border = float("-inf") if x.dtype.is_float else x.dtype.int_range()[0]
+    border = reducers.lowest(x.dtype)
     return rounded(
         _window_reduction(type_, attrs, x, border, te.max, "max_pool"), type_.dtype, "max_pool_end"
     )

@@ -5,7 +5,7 @@ element. Quotients and products are rounded separately, in the dtype of the scal
 and values are rounded to the nearest integer, ties to even. So every target returns the same bits. The result
 for NaN is undefined.
 
-    quantize(x, s, z)         clamp(round(x / s) + z)
+    quantize(x, s, z)         clamp(round(x / s) + z)             x / s, rounded, if the result is a float
     dequantize(q, s, z)       (q - z) s
     requantize(n, m, z)       clamp(round(n m) + z)           n, the sums of products, in int32
     requantize_fixed(n, …)    the same of the exact product, in integers alone
@@ -20,11 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.ir.convert import convert, widened
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, as_expr, cast_to, const, maximum, minimum
 from dlc_core.ir.types import TensorType, Type
 from dlc_core.op.declare import (
     FLOATS,
+    NARROW,
     Attr,
     ErrorSample,
     NDArray,
@@ -51,8 +53,19 @@ def _broadcast_to(x: TensorType, others: Sequence[TensorType], dtype: DType) -> 
     return TensorType(x.shape, dtype)
 
 
+QUANTIZED_FLOATS = tuple(name for name in NARROW if name.startswith("float"))
+"""Floats of at most 8 bits, which are quantized by a scale alone."""
+
+
+def _check_quantized(found: DType, allowed: Sequence[str], what: str) -> None:
+    """Check the dtype of quantized numbers: an integer, or a float for storage."""
+    check_dtype(found, (*allowed, *QUANTIZED_FLOATS), what)
+
+
 def _check_zero(types: Sequence[TensorType], wanted: DType) -> None:
     for zero in types:
+        if wanted.is_float:
+            raise fail(f"a zero point for {wanted}", "quantized floats have none")
         if zero.dtype is not wanted:
             raise fail(f"the zero point has dtype {zero.dtype}, {wanted} is needed")
 
@@ -69,14 +82,14 @@ def _clamped(value: Expr, zero: Sequence[Expr], to: DType) -> Expr:
 def _saturated(value: NDArray, zero: Sequence[NDArray], to: DType) -> NDArray:
     low, high = to.int_range()
     for point in zero:
-        value = value + point.astype(value.dtype)
-    return np.clip(value, low, high).astype(to.numpy)
+        value = value + widened(point).astype(value.dtype)
+    return convert(np.clip(value, low, high), to)
 
 
 def _quantize_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     x, *others = tensor_types(types)
     check_dtype(x.dtype, FLOATS)
-    check_dtype(attrs["to"], QUANTIZED, "the result")
+    _check_quantized(attrs["to"], QUANTIZED, "the result")
     if others[0].dtype is not x.dtype:
         raise fail(f"the scale has dtype {others[0].dtype}, {x.dtype} is needed")
     _check_zero(others[1:], attrs["to"])
@@ -88,12 +101,23 @@ def _wide(value: NDArray) -> NDArray:
     return value.astype(np.float32) if narrow.is_float and narrow.bits < 32 else value
 
 
+def _number(value: NDArray) -> NDArray:
+    """A quantized number or a zero point in int32; a number of a declared float dtype in float32."""
+    wide = widened(value)
+    return wide if wide.dtype.kind == "f" else wide.astype(np.int32)
+
+
 def _quantize_reference(x: NDArray, scale: NDArray, *zero: NDArray, to: DType) -> NDArray:
-    return _saturated(np.rint(_wide(x / scale)), zero, to)
+    quotient = convert(widened(x) / widened(scale), x.dtype)
+    if to.is_float:
+        return convert(quotient, to)
+    return _saturated(np.rint(_wide(widened(quotient))), zero, to)
 
 
 def _quantize(x: Expr, scale: Expr, *zero: Expr, to: DType, own: DType) -> Expr:
     quotient = widen(cast_to(own, x / scale))
+    if to.is_float:
+        return cast_to(to, quotient)
     return _clamped(intrinsic("round", quotient), zero, to)
 
 
@@ -164,22 +188,22 @@ QUANTIZE = op(
 
 def _dequantize_infer(types: Sequence[Type], attrs: Attrs) -> Type:
     q, scale, *zero = tensor_types(types)
-    check_dtype(q.dtype, (*QUANTIZED, *SUMS))
+    _check_quantized(q.dtype, (*QUANTIZED, *SUMS), "input")
     check_dtype(scale.dtype, FLOATS, "the scale")
     _check_zero(zero, q.dtype)
     return _broadcast_to(q, (scale, *zero), scale.dtype)
 
 
 def _dequantize_reference(q: NDArray, scale: NDArray, *zero: NDArray) -> NDArray:
-    wide = q.astype(np.int32)
+    wide = _number(q)
     for point in zero:
-        wide = wide - point.astype(np.int32)
-    step = _wide(scale)
-    return np.asarray((wide.astype(step.dtype) * step).astype(scale.dtype))
+        wide = wide - _number(point)
+    step = _wide(widened(scale))
+    return convert(wide.astype(step.dtype) * step, scale.dtype)
 
 
 def _dequantize(q: Expr, scale: Expr, *zero: Expr) -> Expr:
-    wide = cast_to("int32", q)
+    wide = q if q.dtype.is_float else cast_to("int32", q)
     for point in zero:
         wide = wide - cast_to("int32", point)
     return rounded_mul(cast_to(scale.dtype, wide), scale)

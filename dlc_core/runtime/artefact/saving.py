@@ -24,6 +24,7 @@ import numpy as np
 from dlc_core.diag import ArtifactError
 from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.runtime.artefact.container import Opened, read_container, write_container
+from dlc_core.runtime.artefact.dtypes import check_dtypes, used_dtypes
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.memory.host import NDArray, bytes_of
@@ -90,7 +91,7 @@ def save(
 
 def _header(exe: CompiledModel) -> dict[str, Any]:
     artifact = exe.artifact
-    header = {
+    header: dict[str, Any] = {
         "target": str(exe.target),
         "codegen": exe.target.codegen,
         "device": exe.target.kind.device,
@@ -100,6 +101,10 @@ def _header(exe: CompiledModel) -> dict[str, Any]:
         "metadata": dict(artifact.metadata),
         "signature": encode_signature(exe.signature),
     }
+    texts = [json.dumps(header["signature"]).encode(), artifact.code]
+    found = used_dtypes(texts if exe.program is None else [*texts, exe.program.encode()])
+    if found:
+        header["dtypes"] = found
     if exe.regions:
         header["regions"] = {name: _header(region) for name, region in exe.regions.items()}
     if exe.parts:
@@ -147,6 +152,7 @@ def _check_complete(path: Path, opened: Opened, prefix: str) -> None:
 
 def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, core: str) -> Saved:
     """The executable whose sections have the name prefix `prefix`."""
+    check_dtypes(path, header.get("dtypes", {}))
     signature = decode_signature(header.get("signature"))
     weights = np.frombuffer(opened.sections[f"{prefix}weights"], np.uint8)
     if weights.nbytes != signature.weights_size:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dlc_core.graph.node import Node, param
+from dlc_core.ir.dtype_decl import DTypeDecl
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import first_difference
 from dlc_core.ir.types import TensorType, tensor_type
@@ -28,6 +29,7 @@ from dlc_core.rewrite.rule import Rule
 from dlc_core.schedule import TensorIntrin
 from dlc_core.script import from_json, parse, script, to_json
 from dlc_core.testing.cases import fits_type, module_of, outputs_of, symbolic_node
+from dlc_core.testing.dtypes import check_dtype
 from dlc_core.testing.intrins import check_intrin
 from dlc_core.testing.levels.base import Level, Parameters, Settings
 from dlc_core.testing.levels.ops import all_ops
@@ -46,11 +48,20 @@ def _intrins(settings: Settings) -> Sequence[Any]:
     return [pytest.param(intrin, id=name) for name, intrin in registry().tensor_intrins.items()]
 
 
+def _dtypes(settings: Settings) -> Sequence[Any]:
+    return [pytest.param(decl, id=name) for name, decl in registry().dtypes.items()]
+
+
 class CoreLevel(Level):
     """Tests of the declarations of the core and of plugins."""
 
     level: ClassVar[str] = "core"
-    parameters: ClassVar[dict[str, Parameters]] = {"decl": _ops, "rule": _rules, "intrin": _intrins}
+    parameters: ClassVar[dict[str, Parameters]] = {
+        "decl": _ops,
+        "rule": _rules,
+        "intrin": _intrins,
+        "declared_dtype": _dtypes,
+    }
 
     def test_declaration_is_complete(self, decl: OpDecl) -> None:
         assert decl.doc
@@ -58,6 +69,9 @@ class CoreLevel(Level):
             assert decl.samples
             assert decl.error_samples
         assert decl.lower is not None or decl.is_composite or decl.kind == "opaque"
+
+    def test_dtypes_convert_as_declared(self, declared_dtype: DTypeDecl) -> None:
+        check_dtype(declared_dtype)
 
     def test_inferred_types_are_the_types_of_results(self, decl: OpDecl) -> None:
         for sample in decl.samples:

@@ -15,6 +15,7 @@ from dlc_core.op.samples import sample_dtypes
 from dlc_core.plugin.registry import registry
 from dlc_core.target import Target
 from dlc_core.testing.cases import op_cases, symbolic_cases
+from dlc_core.testing.dtypes import dtype_cases
 from dlc_core.testing.levels.base import Level, Parameters, Record, Settings
 from dlc_core.testing.runner import check_outcomes, run_cases
 
@@ -82,6 +83,16 @@ class OpsLevel(Level):
     ) -> None:
         decl, first, last = op_samples
         check_outcomes(record(run_cases(symbolic_cases(decl, conformance.dtypes, first, last), target)))
+
+    def test_declared_dtypes(self, target: Target, conformance: Settings, record: Record) -> None:
+        """Conversions, data movement and arithmetic of the dtypes that plugins declare."""
+        given = conformance.dtypes
+        declared = [decl for decl in registry().dtypes.values() if not given or decl.name in given]
+        if not declared:
+            pytest.skip("no plugin declares a dtype")
+        native = target.describe().dtypes
+        cases = [c for d in declared for c in dtype_cases(d, d.emulated or d.name in native)]
+        check_outcomes(record(run_cases(cases, target)))
 
     def test_wrong_operands_are_refused(self, op: OpDecl) -> None:
         for sample in op.error_samples:
