@@ -9,7 +9,8 @@ import typer
 from dlc_core.cli.options import Json
 from dlc_core.cli.tables import print_records
 from dlc_core.diag import UsageError, similar
-from dlc_core.ir.dtype import CORE_DTYPES, DType
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.dtype_table import CORE_DTYPES
 from dlc_core.op.declare import ALL
 from dlc_core.plugin.registry import registry
 

@@ -130,15 +130,16 @@ class DTypeDecl:
         codes: NDArray = np.ascontiguousarray(array).view(self.codes).reshape(array.shape)
         codes = codes & self.codes.type(mask)
         with np.errstate(all="ignore"):
-            found: NDArray = np.asarray(self.decode(codes), self.computed)
-        return found.reshape(array.shape)
+            found: NDArray = np.asarray(self.decode(codes), self.computed).reshape(array.shape)
+        return found
 
     def array_of(self, values: NDArray) -> NDArray:
         """Round an array of numbers to this dtype. Floats are rounded to float32 first."""
         with np.errstate(all="ignore"):
             wide = np.asarray(values).astype(self.computed, copy=False)
             codes = np.asarray(self.encode(wide)).astype(self.codes, copy=False)
-        return np.ascontiguousarray(codes).view(self.array_type).reshape(wide.shape)
+        found: NDArray = np.ascontiguousarray(codes).view(self.array_type)
+        return found.reshape(wide.shape)
 
     def round(self, value: float) -> float | int:
         """The value of this dtype that a number is rounded to, as a Python number."""

@@ -43,16 +43,16 @@ def hard_values(decl: DTypeDecl, seed: int = 0) -> NDArray:
         bits = rng.integers(0, 31, RANDOM_VALUES)
         drawn = rng.integers(-(1 << 31), 1 << 31, RANDOM_VALUES) >> bits
         given = np.array([value for value in decl.special if float(value).is_integer()], np.int64)
-        near = np.concatenate([own.astype(np.int64) + step for step in (-1, 0, 1)])
-        return np.unique(np.concatenate([near, drawn, given])).astype(np.int32)
+        next_to = np.concatenate([own.astype(np.int64) + step for step in (-1, 0, 1)])
+        return np.unique(np.concatenate([next_to, drawn, given])).astype(np.int32)
     finite = own[np.isfinite(own)].astype(np.float64)
     middles, infinity = (finite[1:] + finite[:-1]) / 2, np.float32(np.inf)
-    drawn = rng.standard_normal(RANDOM_VALUES) * 10.0 ** rng.uniform(-12, 12, RANDOM_VALUES)
-    given = [*decl.special, 0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40]
+    normal = rng.standard_normal(RANDOM_VALUES) * 10.0 ** rng.uniform(-12, 12, RANDOM_VALUES)
+    special = [*decl.special, 0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40]
     with np.errstate(all="ignore"):
         exact = np.concatenate([finite, middles, 2 * finite]).astype(np.float32)
         near = [np.nextafter(exact, infinity), np.nextafter(exact, -infinity)]
-        return np.concatenate([exact, *near, drawn, given, own], dtype=np.float32, casting="unsafe")
+        return np.concatenate([exact, *near, normal, special, own], dtype=np.float32, casting="unsafe")
 
 
 def check_dtype(decl: DTypeDecl) -> None:

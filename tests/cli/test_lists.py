@@ -10,6 +10,7 @@ from dlc_core.cli.tables import first_line, markdown_table, shortened
 from dlc_core.decisions import declared
 from dlc_core.plugin.registry import registry
 from dlc_core.support.kept_files import KeptFiles
+from tests.declared import DECLARED, declaring
 
 
 def test_ops_come_from_their_declarations(dlc, dlc_json):
@@ -31,6 +32,20 @@ def test_the_support_table_of_a_frontend(dlc, dlc_json):
     assert lines[0].startswith("| domain | op |")
     assert any("| Conv |" in line for line in lines)
     assert {"domain", "op", "since"} <= dlc_json("ops", "--frontend", "onnx")[0].keys()
+
+
+def test_dtypes_of_the_core_and_of_plugins(dlc, dlc_json):
+    with declaring(*DECLARED):
+        records = {record["dtype"]: record for record in dlc_json("dtypes")}
+        assert records["float32"]["arithmetic"] == "native"
+        assert records["int4"] | {"arithmetic": "for storage", "bits": 4, "storage": 8} == records["int4"]
+        assert (
+            records["sat6"] | {"plugin": "numbers", "bits": 6, "storage": 8, "kind": "int"} == records["sat6"]
+        )
+        assert records["float12"]["arithmetic"] == "native only"
+        assert [record["dtype"] for record in dlc_json("dtypes", "posit8")] == ["posit8"]
+        assert "saturate" in dlc("dtypes", "sat6")
+    assert "did you mean 'float16'?" in dlc("dtypes", "flaot16", code=2)
 
 
 def _error(dlc, *arguments):

@@ -130,8 +130,9 @@ class LegalDtypes(Walker):
             return None if value is None else broadcast(value, e.lanes)
         if isinstance(e, Call) and e.name == "vector_shuffle":
             value = self.raw_bits(e.args[0])
-            type_ = None if value is None else value.dtype.with_lanes(e.dtype.lanes)
-            return None if type_ is None else call(e.name, [value, *e.args[1:]], type_)
+            if value is None:
+                return None
+            return call(e.name, [value, *e.args[1:]], value.dtype.with_lanes(e.dtype.lanes))
         chosen = isinstance(e, Call) and e.name == "if_then_else"
         if isinstance(e, Call) and (chosen or e.name == "vector_concat"):
             parts = [self.raw_bits(part) for part in e.args[1 if chosen else 0 :]]

@@ -11,6 +11,7 @@ from dlc_core.config import Knob
 from dlc_core.foreign import ForeignFunction, PythonCallable
 from dlc_core.graph import Function, param
 from dlc_core.hooks import Command, hookimpl
+from dlc_core.ir.dtype_decl import DTypeDecl
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.plan import Plan
 from dlc_core.ir.types import tensor_type
@@ -44,6 +45,10 @@ TIMES = op(
     lower=elementwise("frozen_times", lambda x, *, factor: x * factor),
     samples=unary_samples(),
 )
+
+
+def half_byte(value):
+    return value & 15
 
 
 def half(x):
@@ -266,6 +271,21 @@ def dlc_expectations():
     return [
         Unsupported("frozen: float64", reason="no double precision"),
         ExpectedFailure("frozen: ops/softmax/*/float16", reason="for the test"),
+    ]
+
+
+@hookimpl
+def dlc_dtypes():
+    return [
+        DTypeDecl(
+            "frozen4",
+            4,
+            "uint",
+            lambda codes: codes,
+            lambda values: values & 15,
+            lambda code: code,
+            half_byte,
+        )
     ]
 
 
