@@ -30,6 +30,7 @@ from dlc_core.ir.declared import set_dtype_finder
 from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_op_lookup
 from dlc_core.plugin import builtin
+from dlc_core.plugin.categories import CATEGORIES, check_declaration
 from dlc_core.plugin.discovery import (
     Plugin,
     Problem,
@@ -47,62 +48,8 @@ from dlc_core.version import __version__
 
 if TYPE_CHECKING:
     from dlc_core.backend import library
-    from dlc_core.script import keywords
 else:
     library = lazy("dlc_core.backend.library")
-    keywords = lazy("dlc_core.script.keywords")
-
-CATEGORIES: Mapping[str, str] = MappingProxyType(
-    {
-        "ops": "op",
-        "rules": "rule",
-        "passes": "pass",
-        "plans": "plan",
-        "dtypes": "dtype",
-        "frontends": "frontend",
-        "importers": "importer",
-        "targets": "target",
-        "target_tags": "target tag",
-        "codegens": "codegen",
-        "devices": "device",
-        "schedule_rules": "schedule rule",
-        "tensor_intrins": "tensor intrinsic",
-        "foreign_functions": "foreign function",
-        "partitioners": "partitioner",
-        "watchers": "watcher",
-        "commands": "command",
-        "knobs": "knob",
-        "expectations": "expectation",
-        "models": "group of models",
-    }
-)
-"""The categories, each with the word for one of its members; `dlc_<category>` is the hook."""
-
-
-REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "ops": ("infer", "reference"),
-        "rules": ("pattern", "replacement"),
-        "passes": ("run",),
-        "plans": ("described", "lower"),
-        "dtypes": ("bits", "kind", "decode", "encode"),
-        "frontends": ("suffixes", "load"),
-        "targets": ("options", "describe", "problem", "host_rank"),
-        "target_tags": ("target", "doc"),
-        "codegens": ("format", "emit"),
-        "devices": ("formats", "load"),
-        "schedule_rules": ("priority", "matches", "apply"),
-        "tensor_intrins": ("desc", "impl"),
-        "foreign_functions": ("signature", "implementations"),
-        "partitioners": ("target", "patterns"),
-        "commands": ("entry", "help", "load"),
-        "knobs": ("variable", "get"),
-        "expectations": ("reason", "covers"),
-        "models": ("cases",),
-    }
-)
-"""The attributes that declarations must have besides a name; a plugin without them has a problem."""
-
 
 _LISTED = 60
 """The number of names that an error lists."""
@@ -427,7 +374,7 @@ class Registry:
                     declarations = declarations_of(call.function())
                     for declaration in declarations:
                         if not isinstance(declaration, Deferred):
-                            _check_declaration(category, declaration)
+                            check_declaration(category, declaration)
                 except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a plugin raises stays its own)
                     plugin.problems.append(Problem(hook, error))
                     continue
@@ -445,21 +392,8 @@ def _load(category: str, deferred: Deferred) -> Any:
                 f"{deferred.entry} differs from the announced {deferred.name!r}",
                 why=f"its {attribute} is {value!r}, not {announced!r}",
             )
-    _check_declaration(category, found)
+    check_declaration(category, found)
     return found
-
-
-def _check_declaration(category: str, declaration: Any) -> None:
-    """Raise PluginError unless a value is a declaration of this category."""
-    if not isinstance(getattr(declaration, "name", None), str):
-        raise PluginError(f"{declaration!r} is not a declaration", why="it has no name")
-    missing = [name for name in REQUIRED_ATTRIBUTES.get(category, ()) if not hasattr(declaration, name)]
-    if missing:
-        raise PluginError(
-            f"{declaration!r} is no {CATEGORIES[category]}", why=f"it has no {' and no '.join(missing)}"
-        )
-    if category == "dtypes" and declaration.name in keywords.ALL_WORDS:
-        raise PluginError(f"dtype {declaration.name!r}", why=f"T.{declaration.name} is a word of the script")
 
 
 _lock = threading.RLock()

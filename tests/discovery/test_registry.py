@@ -14,10 +14,10 @@ from dlc_core import driver, hooks
 from dlc_core.diag import DlcError, PluginError
 from dlc_core.driver import find_target
 from dlc_core.hooks import Deferred, hookimpl
+from dlc_core.plugin.categories import REQUIRED_ATTRIBUTES
 from dlc_core.plugin.discovery import HOOKS
 from dlc_core.plugin.registry import (
     CATEGORIES,
-    REQUIRED_ATTRIBUTES,
     UnknownNameError,
     fresh_registry,
     registry,
