@@ -31,7 +31,7 @@ COMPILERS = {
 def build(language: str, folder: Path) -> Path:
     """Build the program of a language with the runtime."""
     program = folder / f"classify-{language}"
-    header, source = write_runtime(folder)
+    header, source, _ = write_runtime(folder)
     compiled = [COMPILERS["c"], "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-c", str(source), "-o"]
     subprocess.run([*compiled, str(folder / "dlc_runtime.o")], check=True)
     strict = ["-O2", "-Wall", "-Wextra", "-Werror", f"-I{header.parent}"]

@@ -104,7 +104,7 @@ class Runtime:
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runtime")
-    _, source = write_runtime(folder)
+    _, source, _ = write_runtime(folder)
     made = folder / "libdlc_runtime.so"
     command = [CC, "-std=c11", "-pedantic", *STRICT, "-shared", "-fPIC", source, *LIBRARIES, "-o", made]
     subprocess.run(command, check=True)
@@ -424,7 +424,11 @@ def test_python_opens_files_with_a_library(net):
 
 def test_the_command_writes_the_runtime(tmp_path, capsys):
     assert main(["runtime", str(tmp_path / "vendor")]) == 0
-    assert sorted(p.name for p in (tmp_path / "vendor").iterdir()) == ["dlc_runtime.c", "dlc_runtime.h"]
+    assert sorted(p.name for p in (tmp_path / "vendor").iterdir()) == [
+        "dlc_device.h",
+        "dlc_runtime.c",
+        "dlc_runtime.h",
+    ]
     assert "dlc_runtime.h" in capsys.readouterr().out
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match="cannot be written"):

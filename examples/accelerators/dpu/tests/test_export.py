@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dlc_core as dlc
+from dlc_core.backend.deploy import HEADERS
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -94,3 +95,54 @@ def test_a_full_card_is_an_error_with_a_text(tmp_path):
     assert "device dpu: the allocation of" in errors_of(done)
     assert "of 100000 bytes are in use" in errors_of(done)
     assert "Sanitizer" not in errors_of(done)
+
+
+DRIVER = r"""
+#include "dlc_device.h"
+#include "dlc_runtime.h"
+#include <stdio.h>
+
+const dlc_device_api *dpu_device_api(void);
+
+int main(int count, char **words) {
+  static float x[3 * 32 * 32];
+  const dlc_tensor *image;
+  dlc_session *session;
+  dlc_model *model;
+  if (count != 2 || fread(x, 1, sizeof x, stdin) != sizeof x) return 2;
+  if (dlc_register_device(dpu_device_api())) return puts(dlc_error()), 1;
+  model = dlc_open(words[1]);
+  if (!model) return puts(dlc_error()), 1;
+  image = dlc_input(model, 0, 0);
+  session = dlc_session_new(model, NULL);
+  dlc_set_input(session, 0, x, image->shape, image->ndim);
+  if (dlc_run(session, 1)) return puts(dlc_error()), 1;
+  fwrite(dlc_get_output(session, 0, NULL), 4, 10, stdout);
+  dlc_session_free(session);
+  dlc_close(model);
+  return 0;
+}
+"""
+
+
+def test_saved_files_run_by_the_c_runtime(tmp_path):
+    """The weights of the regions are sections of the file."""
+    exe = compiled("llvm")
+    from dlc_backend_llvm.runtime_source import write_runtime
+
+    write_runtime(tmp_path)
+    for path in exe.regions["region_0"].target.kind.runtime.sources:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "dlc_launches.h").write_bytes(HEADERS[2].read_bytes())
+    (tmp_path / "driver.c").write_text(DRIVER)
+    words = [CC, "-std=gnu11", *SANITIZED.split(), "-I.", "driver.c", "dlc_runtime.c", "dpu_device.c"]
+    words += ["-o", "net", "-ldl", "-lm", "-lpthread"]
+    made = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if "cannot find" in made.stderr:
+        pytest.skip("the compiler has no sanitizers")
+    assert made.returncode == 0, made.stderr
+    exe.save(tmp_path / "net.dlc", library=True)
+    x = feed(cifar())
+    done = subprocess.run(["./net", "net.dlc"], cwd=tmp_path, input=x.tobytes(), capture_output=True)
+    assert (done.returncode, errors_of(done)) == (0, ""), done.stdout[:500]
+    np.testing.assert_allclose(np.frombuffer(done.stdout, np.float32), exe(x).ravel(), 1e-6, 1e-7)

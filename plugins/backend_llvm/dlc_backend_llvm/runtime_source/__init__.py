@@ -1,6 +1,8 @@
 """The C runtime: `dlc_runtime.h` and `dlc_runtime.c`, which run saved models and libraries without Python.
 
-write_runtime("vendor/dlc")         both files, to be compiled with a program
+`dlc_device.h` is the interface of the C runtimes of devices, which programs register.
+
+write_runtime("vendor/dlc")         the files, to be compiled with a program
 exe.save("model.dlc", library=True) a file for it
 """
 
@@ -9,25 +11,27 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dlc_core.backend.deploy import HEADERS
 from dlc_core.diag import ArtifactError
 
-FILES = ("dlc_runtime.h", "dlc_runtime.c")
+_HERE = Path(__file__).parent
+FILES = (_HERE / "dlc_runtime.h", _HERE / "dlc_runtime.c", HEADERS[0])
 
 
 def write_runtime(folder: str | os.PathLike[str]) -> list[Path]:
-    """Write the header and the source of the C runtime into a folder. Returns their paths.
+    """Write the headers and the source of the C runtime into a folder. Returns their paths.
 
     Raises ArtifactError if they cannot be written.
     """
-    here, target = Path(__file__).parent, Path(folder)
+    target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
-            (target / name).write_bytes((here / name).read_bytes())
+        for file in FILES:
+            (target / file.name).write_bytes(file.read_bytes())
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ArtifactError(f"the runtime cannot be written to {target}", why=why) from None
-    return [target / name for name in FILES]
+    return [target / file.name for file in FILES]
 
 
 __all__ = ["FILES", "write_runtime"]

@@ -10,6 +10,8 @@
 #endif
 #include "dlc_runtime.h"
 
+#include "dlc_device.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +35,10 @@
 #define MAX_FUNCTIONS (1u << 16)
 #define ALIGN 64
 #define DLPACK_CPU 1
-#define CHECK_FAILED 1 /* the status of a run with an index out of range */
+#define CHECK_FAILED 1  /* the status of a run with an index out of range, */
+#define DEVICE_FAILED 2 /* or with a device that failed */
+#define DEVICES 1       /* the version of `struct devices` */
+#define MAX_DEVICES 64  /* that are registered */
 
 static _Thread_local char error_text[1024];
 
@@ -395,6 +400,18 @@ struct table { /* `dlc_library` of a library */
   uint64_t weights_size;
 };
 
+struct devices { /* `dlc_library_devices` of a library with regions on devices */
+  uint32_t abi, num_devices, num_regions; /* those that the runtime sets; 0 if the library has them */
+  const char *(*device)(uint32_t);
+  void (*set_device)(uint32_t, const dlc_device_api *);
+  const char *(*section)(uint32_t); /* of the weights of a region */
+  uint64_t (*weights_size)(uint32_t);
+  void (*set_weights)(uint32_t, const void *);
+  int (*open)(const void *weights);
+  void (*close)(void);
+  const char *(*error)(void);
+};
+
 typedef struct {
   const char *name;
   uint8_t code, bits;
@@ -431,6 +448,7 @@ typedef struct {
 
 struct dlc_model {
   const struct table *table;
+  const struct devices *devices; /* NULL if it has no regions on devices */
   function *functions;
   const void *weights;
   void *mapped;
@@ -573,13 +591,14 @@ static void free_function(function *made) {
 typedef struct loaded {
   uint8_t digest[32];
   const struct table *table;
+  const struct devices *devices;
   struct loaded *next;
 } loaded;
 
 static loaded *all_loaded;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct table *load_library(const char *file, const char *path) {
+static const struct table *load_library(const char *file, const char *path, const struct devices **devices) {
   void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   const struct table *table;
   const char *why;
@@ -595,6 +614,12 @@ static const struct table *load_library(const char *file, const char *path) {
   }
   if (!table->rows || !table->count || table->count > MAX_FUNCTIONS)
     return fail_null("its table is malformed", path);
+  *devices = dlsym(handle, "dlc_library_devices");
+  if (*devices && (*devices)->abi != DEVICES) {
+    fail("%s: its table of devices has version %u, this runtime reads %d", path, (unsigned)(*devices)->abi,
+         DEVICES);
+    return NULL;
+  }
   return table;
 }
 
@@ -612,7 +637,8 @@ static int write_all(int file, const uint8_t *data, size_t size) {
 }
 
 /* Load a library from memory: through a file in memory where the system has these, else a temporary file. */
-static const struct table *load_bytes(const uint8_t *data, size_t size, const char *path) {
+static const struct table *load_bytes(const uint8_t *data, size_t size, const char *path,
+                                      const struct devices **devices) {
   const struct table *table = NULL;
   char name[4096];
   int file = -1, temporary = 0;
@@ -634,7 +660,7 @@ static const struct table *load_bytes(const uint8_t *data, size_t size, const ch
     return NULL;
   }
   if (temporary) close(file);
-  table = load_library(name, path);
+  table = load_library(name, path, devices);
   if (temporary) unlink(name);
   /* The file stays open if it was loaded: the loader knows libraries by path, so the number must not be
    * reused. */
@@ -643,7 +669,7 @@ static const struct table *load_bytes(const uint8_t *data, size_t size, const ch
 }
 
 static const struct table *load_once(const uint8_t *data, size_t size, const uint8_t digest[32],
-                                     const char *path) {
+                                     const char *path, const struct devices **devices) {
   loaded *one;
   const struct table *table = NULL;
   pthread_mutex_lock(&loading);
@@ -651,9 +677,11 @@ static const struct table *load_once(const uint8_t *data, size_t size, const uin
   }
   if (one) {
     table = one->table;
-  } else if ((one = malloc(sizeof *one)) && (table = load_bytes(data, size, path))) {
+    *devices = one->devices;
+  } else if ((one = malloc(sizeof *one)) && (table = load_bytes(data, size, path, devices))) {
     memcpy(one->digest, digest, 32);
     one->table = table;
+    one->devices = *devices;
     one->next = all_loaded;
     all_loaded = one;
   } else {
@@ -678,6 +706,87 @@ static uint64_t little_endian(const uint8_t *data, int bytes) {
 }
 
 static uint64_t pages(uint64_t size) { return (size + PAGE - 1) / PAGE * PAGE; }
+
+/* Devices. */
+
+static const dlc_device_api *registered[MAX_DEVICES];
+static int num_registered;
+
+int dlc_register_device(const dlc_device_api *api) {
+  int i, status = 0;
+  if (!api || !api->name) return fail("the table of a device is NULL, or has no name");
+  if (api->version != DLC_DEVICE_VERSION || api->size < offsetof(dlc_device_api, copy))
+    return fail("device '%s': its runtime has version %u of dlc_device.h, this runtime reads %d", api->name,
+                (unsigned)api->version, DLC_DEVICE_VERSION);
+  pthread_mutex_lock(&loading);
+  for (i = 0; i < num_registered && strcmp(registered[i]->name, api->name); i++) {
+  }
+  if (i < num_registered && registered[i] != api)
+    status = fail("another runtime of the device '%s' is registered", api->name);
+  else if (i == MAX_DEVICES)
+    status = fail("there are %d devices", MAX_DEVICES);
+  else if (i == num_registered)
+    registered[num_registered++] = api;
+  pthread_mutex_unlock(&loading);
+  return status;
+}
+
+/* The models that use the devices of a library. */
+typedef struct users {
+  const struct devices *devices;
+  int count;
+  struct users *next;
+} users;
+
+static users *all_users;
+
+static users *users_of(const struct devices *devices) {
+  users *one = all_users;
+  while (one && one->devices != devices) one = one->next;
+  if (!one && (one = calloc(1, sizeof *one))) {
+    one->devices = devices;
+    one->next = all_users;
+    all_users = one;
+  }
+  return one;
+}
+
+/* Set the devices of a library, open them, and load code and constants. */
+static int open_devices(dlc_model *model, const section *regions, const char *path) {
+  const struct devices *devices = model->devices;
+  users *own;
+  uint32_t i;
+  int k, status = 0;
+  pthread_mutex_lock(&loading);
+  own = users_of(devices);
+  if (!own) status = fail("%s: there is not enough memory", path);
+  for (i = 0; !status && own->count == 0 && i < devices->num_devices; i++) {
+    const char *name = devices->device(i);
+    for (k = 0; k < num_registered && strcmp(registered[k]->name, name); k++) {
+    }
+    if (k == num_registered)
+      status = fail("%s: it runs on the device '%s', whose runtime is not registered: call"
+                    " dlc_register_device before dlc_open",
+                    path, name);
+    else
+      devices->set_device(i, registered[k]);
+  }
+  for (i = 0; !status && own->count == 0 && i < devices->num_regions; i++)
+    devices->set_weights(i, regions[i].data);
+  if (!status && devices->open(model->weights)) status = fail("%s: %s", path, devices->error());
+  if (!status) own->count++;
+  pthread_mutex_unlock(&loading);
+  if (status) model->devices = NULL;
+  return status;
+}
+
+static void close_devices(const struct devices *devices) {
+  users *own;
+  pthread_mutex_lock(&loading);
+  own = users_of(devices);
+  if (own && --own->count == 0) devices->close();
+  pthread_mutex_unlock(&loading);
+}
 
 /* Check the list of sections, and find the library and the weights. */
 static int find_sections(const json *j, const uint8_t *file, size_t size, uint64_t base, section found[2]) {
@@ -711,9 +820,32 @@ static int find_sections(const json *j, const uint8_t *file, size_t size, uint64
   return base + end == size ? 0 : fail("bytes follow its last section");
 }
 
+/* Find the weights of regions, which `find_sections` has checked. */
+static section *region_sections(const json *j, const uint8_t *file, uint64_t base,
+                                const struct devices *devices) {
+  const value *list = member(j, j->values, "sections", J_LIST);
+  section *found = calloc((size_t)devices->num_regions + 1, sizeof *found);
+  uint32_t i;
+  for (i = 0; found && i < devices->num_regions; i++) {
+    int32_t at = list->first;
+    while (at >= 0 && strcmp(text_of(j, j->values + at, "name"), devices->section(i))) at = j->values[at].next;
+    if (at >= 0) {
+      const value *entry = j->values + at;
+      found[i].data = file + base + member(j, entry, "offset", J_INT)->number;
+      found[i].size = (size_t)member(j, entry, "size", J_INT)->number;
+    }
+    if (at < 0 || found[i].size != devices->weights_size(i)) {
+      free(found);
+      return NULL;
+    }
+  }
+  return found;
+}
+
 static int open_container(dlc_model *model, const uint8_t *file, size_t size, const char *path) {
   section found[2] = {{NULL, 0, NULL}, {NULL, 0, NULL}};
   uint8_t digest[32];
+  const struct devices *devices = NULL;
   uint64_t length;
   json header;
   int bad;
@@ -741,13 +873,26 @@ static int open_container(dlc_model *model, const uint8_t *file, size_t size, co
     sha_of(found[0].data, found[0].size, digest);
     if (!is_digest(digest, found[0].digest)) bad = fail("%s: the checksum of its library differs", path);
   }
+  if (!bad) {
+    model->table = load_once(found[0].data, found[0].size, digest, path, &devices);
+    if (!model->table) bad = -1;
+  }
+  if (!bad && model->table->weights_size != found[1].size)
+    bad = fail("%s: its weights have the wrong size", path);
+  if (!bad) model->weights = found[1].data;
+  if (!bad && devices) {
+    section *regions = region_sections(&header, file, pages(PREFIX + length), devices);
+    model->devices = devices;
+    if (regions) {
+      bad = open_devices(model, regions, path);
+    } else {
+      model->devices = NULL;
+      bad = fail("%s: the weights of a region are missing, or have the wrong size", path);
+    }
+    free(regions);
+  }
   json_free(&header);
-  if (bad) return -1;
-  model->table = load_once(found[0].data, found[0].size, digest, path);
-  if (!model->table) return -1;
-  if (model->table->weights_size != found[1].size) return fail("%s: its weights have the wrong size", path);
-  model->weights = found[1].data;
-  return 0;
+  return bad ? -1 : 0;
 }
 
 static int open_file(dlc_model *model, const char *path) {
@@ -768,11 +913,13 @@ static int open_file(dlc_model *model, const char *path) {
     if (memcmp(start, "\177ELF", 4)) return fail("%s: it is no .dlc file and no library", path);
     full = realpath(path, NULL); /* with a slash, so that the loader does not search for it */
     if (!full) return fail("%s: %s", path, strerror(errno));
-    model->table = load_library(full, path);
+    model->table = load_library(full, path, &model->devices);
     free(full);
+    if (!model->table || !model->table->weights) model->devices = NULL;
     if (!model->table) return -1;
     model->weights = model->table->weights;
-    return model->weights ? 0 : fail("%s: it is the library of a .dlc file, without weights", path);
+    if (!model->weights) return fail("%s: it is the library of a .dlc file, without weights", path);
+    return model->devices ? open_devices(model, NULL, path) : 0;
   }
   mapped = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
@@ -809,6 +956,7 @@ void dlc_close(dlc_model *model) {
   if (!model) return;
   for (i = 0; model->functions && i < model->table->count; i++) free_function(model->functions + i);
   free(model->functions);
+  if (model->devices) close_devices(model->devices);
   if (model->mapped) munmap(model->mapped, model->mapped_size);
   free(model);
 }
@@ -1000,6 +1148,8 @@ static int explain(const dlc_session *session, int status) {
   int argument = -status / 100 - 1, reason = -status % 100;
   const dlc_tensor *one;
   char given[256], needed[256];
+  if (status == DEVICE_FAILED && session->model->devices)
+    return fail("%s", session->model->devices->error());
   if (status == CHECK_FAILED) return fail("an index in the data of the inputs is out of range");
   if (status > -100 || argument >= f->inputs + f->outputs || reason < 1 || reason > 7)
     return fail("the model refuses the call (status %d)", status);

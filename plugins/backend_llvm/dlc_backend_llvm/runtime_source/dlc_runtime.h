@@ -10,7 +10,7 @@
      if (dlc_run(session, 0) != 0) puts(dlc_error());
      const float *scores = dlc_get_output(session, 0, NULL);
 
-   Build it with dlc_runtime.c (C11), -ldl, -lm and -lpthread.  The file contains native code: opening it is
+   Build it with dlc_runtime.c (C11, it includes dlc_device.h), -ldl, -lm and -lpthread.  The file contains native code: opening it is
    as safe as loading a library of the same origin.
 
    Functions that can fail return NULL, or a negative number; dlc_error() then has the reason.  Threads may
@@ -48,11 +48,17 @@ int dlc_runtime_version(void);
 /* The reason of the last failure in this thread; "" if there was none. */
 const char *dlc_error(void);
 
+/* Register the C runtime of a device, by the table that its function returns (dlc_device.h).  Files whose
+   models have regions on the device need it when they are opened; exported libraries contain it. */
+struct dlc_device_api;
+int dlc_register_device(const struct dlc_device_api *api);
+
 /* Open a .dlc file that has a library, or a library.  Checks format, version, sizes, the checksums of header
-   and code, and the processor. */
+   and code, and the processor.  Opens the devices of its regions, and loads code and constants. */
 dlc_model *dlc_open(const char *path);
 
-/* Close a model after all of its sessions.  Code stays loaded, because its threads may be running. */
+/* Close a model after all of its sessions.  Code stays loaded, because its threads may be running.  Memory of
+   devices is released with the last model of a library. */
 void dlc_close(dlc_model *model);
 
 /* The functions of a model.  Function 0 is the one that Python calls as exe(...). */
