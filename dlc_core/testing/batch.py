@@ -55,8 +55,9 @@ def compile_all(
     request = driver.CompileRequest.of(
         target, num_threads=num_threads, opt_level=opt_level, config=config, cache=False
     )
-    # Without a code generator, `request.target` is the host, which compiles what the target does not.
-    if target.kind.codegen:
+    # If the target takes some nodes only, `request.target` is the host, which compiles the others.
+    divided = bool(request.targets.others)
+    if not divided:
         target = request.target
     results: dict[int, Compiled] = {}
     pending: list[tuple[int, _Lowered]] = []
@@ -64,13 +65,13 @@ def compile_all(
     def compile_alone(index: int) -> Compiled:
         module = modules[index]
         try:
-            if not target.kind.codegen:  # the target only compiles regions
+            if divided:
                 return driver.compile_request(module, request)
             return Job(request, context_for(request)).executable(module, lambda: module)
         except DlcError as error:
             return error
 
-    all_stages = bool(target.kind.codegen) and target.stages == STAGES
+    all_stages = not divided and target.stages == STAGES
     in_groups = all_stages and not getattr(codegen_of(target), "one_entry", False)
     context = context_for(request)
     for index, module in enumerate(modules):

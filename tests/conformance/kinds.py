@@ -1,11 +1,16 @@
-"""Kinds of accelerators for tests of the kit: a unit that takes products only."""
+"""Kinds of accelerators for tests of the kit. Each takes a part of a model.
+
+`Unit` has no code generator: its regions are matched by patterns and evaluated. `Compiled` has one that
+supports some operations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from dlc_core.backend import RegionPattern
+from dlc_core.backend import RegionPattern, SimulatedDevice, SourceCodegen
+from dlc_core.graph.node import Node
 from dlc_core.hooks import hookimpl
 from dlc_core.rewrite import Match, match_any, match_op, var
 from dlc_core.target import Description, Option, Target, TargetKind
@@ -59,6 +64,54 @@ class Unit(CardPlugin):
         return [self.card]
 
 
+SUPPORTED = ("matmul", "relu", "add")
+
+
+class UnitCodegen(SourceCodegen):
+    """A code generator for some operations."""
+
+    name, kinds, format = "unit", ("unit",), "unit-source"
+
+    def supports(self, n: Node) -> bool | str:
+        return n.op.name in SUPPORTED or f"the unit has no {n.op.name}"
+
+
+class UnitDevice(SimulatedDevice):
+    """A simulated device that counts its launches."""
+
+    name, formats = "unit", ("unit-source",)
+    memory_bytes = 1 << 26
+    launches = 0
+
+    def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        self.launches += 1
+        super().launch(entry, buffers, scalars, threads)
+
+
+class Compiled:
+    """A unit with a code generator that supports some operations."""
+
+    DLC_API = "0.1"
+
+    def __init__(self) -> None:
+        self.device = UnitDevice()
+
+    @hookimpl
+    def dlc_targets(self) -> list[TargetKind]:
+        def describe(options: Any) -> Description:
+            return Description(vector_bits=128, parallel=False)
+
+        return [TargetKind("unit", "a unit", "unit", "unit", describe=describe)]
+
+    @hookimpl
+    def dlc_codegens(self) -> list[UnitCodegen]:
+        return [UnitCodegen()]
+
+    @hookimpl
+    def dlc_devices(self) -> list[UnitDevice]:
+        return [self.device]
+
+
 class WrongCard(Card):
     """A card whose regions have wrong results."""
 
@@ -78,4 +131,4 @@ class CrashingCard(Card):
             ctypes.string_at(0)
 
 
-__all__ = ["CrashingCard", "Unit", "WrongCard", "bytes_only", "products"]
+__all__ = ["Compiled", "CrashingCard", "Unit", "WrongCard", "bytes_only", "products"]

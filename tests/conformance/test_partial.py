@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from dlc_core.backend.compiler import compiler_problem
 from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
@@ -22,7 +23,7 @@ from dlc_core.testing.levels.layers import on_device, random_inputs, results, sa
 from dlc_core.testing.parts import part_on
 from dlc_core.testing.runner import ON_HOST, PASSED, check_outcomes, run_cases, usable_target
 from dlc_core.testing.where import DEVICE, HOST, MIXED, Tally, Where, where_of, work_of
-from tests.conformance.kinds import Unit, bytes_only
+from tests.conformance.kinds import Compiled, Unit, bytes_only
 from tests.conformance.sessions import session
 
 
@@ -127,6 +128,26 @@ def test_the_model_of_device_tests_is_one_that_the_target_takes() -> None:
     usable_target.cache_clear()
 
 
+needs_compiler = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
+
+
+@needs_compiler
+def test_code_generators_that_support_some_operations() -> None:
+    usable_target.cache_clear()
+    plugin = Compiled()
+    with fresh_registry({"unit": plugin}):
+        target = usable_target("unit")
+        assert is_partial(target)
+        found = run_cases(op_cases(std.BY_NAME["relu"], ["float32"]), target)
+        assert {(each.status, each.where.place) for each in found} == {(PASSED, DEVICE)}
+        assert plugin.device.launches >= len(found)
+        (one, *_) = run_cases(op_cases(std.BY_NAME["exp"], ["float32"]), target)
+        assert (one.status, one.why, one.where.declared) == (ON_HOST, "exp: op: the unit has no exp", True)
+        subject = subject_of(target, "shared")
+        assert subject.device is plugin.device
+    usable_target.cache_clear()
+
+
 # Sessions
 
 
@@ -147,6 +168,14 @@ def test_level_0_passes_on_the_unit(tmp_path: Path) -> None:
         "color": "green",
     }
     assert "level 0, 100% on unit" in (tmp_path / "badge.svg").read_text()
+
+
+@needs_compiler
+def test_level_0_passes_on_a_unit_with_a_code_generator(tmp_path: Path) -> None:
+    found = session(tmp_path, "Compiled()", "--dlc-level=0")
+    assert found.code == 0, found.text
+    assert found.level("device")["where"] == {"device": 0, "mixed": 14, "host": 0}
+    assert found.level("device")["multiply_adds"] == 1.0
 
 
 def test_level_0_finds_a_unit_with_wrong_results(tmp_path: Path) -> None:
