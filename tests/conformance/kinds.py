@@ -12,7 +12,7 @@ from typing import Any
 from dlc_core.backend import RegionPattern, SimulatedDevice, SourceCodegen
 from dlc_core.graph.node import Node
 from dlc_core.hooks import hookimpl
-from dlc_core.rewrite import Match, match_any, match_op, var
+from dlc_core.rewrite import Match, match_any
 from dlc_core.target import Description, Option, Target, TargetKind
 from dlc_core.testing.card import LIMIT, Card, CardPlugin
 
@@ -20,8 +20,8 @@ from dlc_core.testing.card import LIMIT, Card, CardPlugin
 def products() -> tuple[RegionPattern, ...]:
     """matmul and conv, of any values."""
     return (
-        RegionPattern("matmul", match_op("matmul", var("x"), var("y"))),
-        RegionPattern("conv", match_op("conv", var("x"), var("w"))),
+        RegionPattern("matmul", match_any("matmul")),
+        RegionPattern("conv", match_any("conv")),
     )
 
 
