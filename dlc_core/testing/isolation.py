@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from itertools import takewhile
 from multiprocessing import Pipe
 from pathlib import Path
@@ -27,6 +28,7 @@ import pytest
 from dlc_core.runtime.guard.faults import reported
 from dlc_core.testing import running
 from dlc_core.testing.levels.base import case_of, owner_of
+from dlc_core.testing.limits import HANG_FACTOR, case_seconds, scaled
 from dlc_core.testing.properties import TEST
 
 STACK_LINES = 14
@@ -88,7 +90,8 @@ class Isolation:
         following = self._following[item]
         if self._worker is None:
             self._worker = _Worker(self._config)
-        answer = self._worker.ask(item.nodeid, None if following is None else following.nodeid)
+        name = None if following is None else following.nodeid
+        answer = self._worker.ask(item.nodeid, name, _patience(self._config, item))
         if answer is not None:
             return [
                 self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
@@ -98,6 +101,14 @@ class Isolation:
         return [_crash(self._config, item, worker)]
 
 
+def _patience(config: pytest.Config, item: pytest.Item) -> float:
+    """The seconds without progress after which a test is ended."""
+    suite: Any = getattr(item, "cls", None)
+    owner = owner_of(suite, getattr(item, "originalname", None) or item.name)
+    with scaled(suite.settings.with_options(config).limit_factor * HANG_FACTOR):
+        return case_seconds("" if owner is None else owner.level)
+
+
 def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.TestReport:
     """The report of a test whose worker has died."""
     name = getattr(item, "originalname", None) or item.name
@@ -105,7 +116,8 @@ def _crash(config: pytest.Config, item: pytest.Item, worker: _Worker) -> pytest.
     owner = owner_of(suite, name)
     given = suite.settings.with_options(config)
     target = given.target
-    lines = [f"the process of the test {exit_text(worker.status())}", f"  target:     {target}"]
+    ended = worker.ended or exit_text(worker.status())
+    lines = [f"the process of the test {ended}", f"  target:     {target}"]
     if running := worker.last_test():
         lines.append(f"  running:    {running}")
     lines += [f"  at fault:   {line}" for line in worker.fault()]
@@ -143,6 +155,8 @@ class _Worker:
         self._running = Path(self._folder.name) / "running"
         self._errors = Path(self._folder.name) / "errors"
         self._fault = Path(self._folder.name) / "fault"
+        self.ended = ""
+        """Why this process ended the worker, as text."""
         self._connection, other = Pipe()
         arguments = json.dumps([*PLUGIN, *map(str, config.invocation_params.args)])
         paths = {"running": str(self._running), "fault": str(self._fault)}
@@ -159,12 +173,25 @@ class _Worker:
                 pass_fds=[other.fileno()],
             )
 
-    def ask(self, test: str, following: str | None) -> list[dict[str, Any]] | None:
-        """Run a test in the worker. Returns its reports as data, or None if the process has died."""
+    def ask(self, test: str, following: str | None, patience: float) -> list[dict[str, Any]] | None:
+        """Run a test in the worker. Returns its reports as data, or None if the process has died. It is
+        killed if no new case begins for `patience` seconds.
+        """
+        seen, since = b"", time.monotonic()
         try:
             self._connection.send((test, following))
             while not self._connection.poll(POLL_SECONDS):
                 if self._process.poll() is not None and not self._connection.poll(0):
+                    return None
+                current = self._running.read_bytes() if self._running.exists() else b""
+                if current != seen:
+                    seen, since = current, time.monotonic()
+                if seen and time.monotonic() - since > patience:
+                    self.ended = (
+                        f"was killed after {patience:g} s in one case; --dlc-limit-factor gives it more"
+                    )
+                    self._process.kill()
+                    self._process.wait()
                     return None
             found: list[dict[str, Any]] = self._connection.recv()
         except (EOFError, OSError):

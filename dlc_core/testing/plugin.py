@@ -12,6 +12,7 @@ import pytest
 from dlc_core.support.lazy import lazy
 from dlc_core.testing import plain_imports
 from dlc_core.testing.levels import ISOLATED, LEVELS, ON_DEMAND
+from dlc_core.testing.limits import CASE_SECONDS, LEVEL_SECONDS
 from dlc_core.testing.properties import TEST
 
 if TYPE_CHECKING:
@@ -83,6 +84,16 @@ def pytest_configure(config: pytest.Config) -> None:
     # If tests run in several processes, the main process collects all reports.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Reports(config), "dlc-reports")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """The time limits of the kit, if its options are used."""
+    options = ("--dlc-target", "--dlc-level", "--dlc-ops", "--dlc-report", "--dlc-badge")
+    if not any(config.getoption(option) for option in options):
+        return []
+    factor = config.getoption("--dlc-limit-factor") or 1.0
+    limits = [f"{name} {CASE_SECONDS[name] * factor:g}/{LEVEL_SECONDS[name] * factor:g}" for name in LEVELS]
+    return [f"dlc: seconds for a case and for a level: {', '.join(limits)}"]
 
 
 class _Reports:

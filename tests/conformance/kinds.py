@@ -6,6 +6,7 @@ supports some operations.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,11 +125,18 @@ class CrashingCard(Card):
     """A card whose second launch reads an illegal address."""
 
     def run(self, entry: Any, blocks: Any, scalars: Any, threads: int) -> None:
-        import ctypes
-
         super().run(entry, blocks, scalars, threads)
         if sum(name.startswith("region") for name in self.log) == 2:
             ctypes.string_at(0)
 
 
-__all__ = ["Compiled", "CrashingCard", "Unit", "WrongCard", "bytes_only", "products"]
+class HangingCard(Card):
+    """A card whose second launch never ends, in native code."""
+
+    def run(self, entry: Any, blocks: Any, scalars: Any, threads: int) -> None:
+        super().run(entry, blocks, scalars, threads)
+        if sum(name.startswith("region") for name in self.log) == 2:
+            ctypes.PyDLL(None).pause()  # it holds the interpreter's lock
+
+
+__all__ = ["Compiled", "CrashingCard", "HangingCard", "Unit", "WrongCard", "bytes_only", "products"]

@@ -128,6 +128,7 @@ def test_the_model_of_device_tests_is_one_that_the_target_takes() -> None:
     usable_target.cache_clear()
 
 
+posix = pytest.mark.skipif(os.name != "posix", reason="isolated processes inherit pipes")
 needs_compiler = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
 
 
@@ -219,10 +220,18 @@ def test_the_report_has_the_share_of_each_op(tmp_path: Path) -> None:
     assert (cases["ops/exp/0/float32"]["where"], cases["ops/exp/0/float32"]["share"]) == ("host", 0.0)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="isolated processes inherit pipes")
+@posix
 def test_a_crash_names_the_region_and_the_case(tmp_path: Path) -> None:
     words = "--dlc-level=ops", "--dlc-ops=matmul", "--dlc-dtypes=float32", "--dlc-isolate", "-k", "samples"
     found = session(tmp_path, "Unit(device=CrashingCard)", *words)
     assert "the process of the test died of SIGSEGV" in found.text, found.text
     assert "running:    ops/matmul/1/float32, entry point 'main'" in found.text
     assert "at fault:   segment region_0 (matmul) began last on device 'unit'" in found.text
+
+
+@posix
+def test_native_code_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    words = "--dlc-level=ops", "--dlc-ops=matmul", "--dlc-dtypes=float32", "--dlc-isolate", "-k", "samples"
+    found = session(tmp_path, "Unit(device=HangingCard)", *words, "--dlc-limit-factor=0.05")
+    assert "the process of the test was killed after 12 s in one case" in found.text, found.text
+    assert "running:    ops/matmul/1/float32, entry point 'main'" in found.text
