@@ -159,6 +159,14 @@ def first_names(names: Sequence[str], limit: int) -> str:
     return ", ".join(names[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def seconds_text(seconds: float) -> str:
+    """A time with a suitable unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
 def bytes_text(size: float) -> str:
     """A number of bytes with a suitable unit."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
@@ -186,5 +194,6 @@ __all__ = [
     "bytes_text",
     "first_names",
     "problem_of",
+    "seconds_text",
     "similar",
 ]

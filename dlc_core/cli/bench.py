@@ -20,6 +20,7 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    PlacementBy,
     Places,
     Precision,
     Rules,
@@ -44,6 +45,7 @@ def bench(
     model: ModelOrArtefact,
     target: TargetTexts = None,
     place: Places = None,
+    placement: PlacementBy = "preference",
     threads: Annotated[
         str,
         typer.Option("--threads", help="Thread counts to measure, such as 1,2; empty is all usable cores."),
@@ -96,7 +98,7 @@ def bench(
     """
     shapes = parse_shapes(shape)
     config = overrides(rule, disable, decided)
-    options = compile_options(target, place, None, shapes, opt_level, precision, config, no_cache)
+    options = compile_options(target, place, placement, None, shapes, opt_level, precision, config, no_cache)
     exe = executable(model, show_progress, **options)
     feeds = gather_inputs(exe, None, together, seed, shapes)
     arrays = list(feeds.values())

@@ -19,6 +19,7 @@ from dlc_core.cli.options import (
     CheckBounds,
     Json,
     OptLevel,
+    PlacementBy,
     Places,
     Shapes,
     TargetTexts,
@@ -56,6 +57,7 @@ def cache(
     ] = None,
     target: TargetTexts = None,
     place: Places = None,
+    placement: PlacementBy = "preference",
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     precision: Annotated[
@@ -98,6 +100,7 @@ def cache(
             source,
             targets=target or None,
             place=parse_places(place),
+            placement=placement,
             shapes=parse_shapes(shape),
             opt_level=opt_level,
             precision=precision,

@@ -20,6 +20,7 @@ from dlc_core.cli.options import (
     Model,
     NoCache,
     OptLevel,
+    PlacementBy,
     Places,
     Precision,
     Rules,
@@ -40,6 +41,7 @@ def compile_model(
     model: Model,
     target: TargetTexts = None,
     place: Places = None,
+    placement: PlacementBy = "preference",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File to write: NAME.dlc for `dlc run`, or a name to export."),
@@ -82,7 +84,9 @@ def compile_model(
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
     shapes = parse_shapes(shape)
     config = overrides(rule, disable, decided, check_bounds)
-    options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
+    options = compile_options(
+        target, place, placement, threads, shapes, opt_level, precision, config, no_cache
+    )
     exe = executable(model, show_progress, **options)
     if output.suffix == ARTEFACT:
         exe.save(output, library=library)

@@ -16,6 +16,7 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    PlacementBy,
     Places,
     Precision,
     Rules,
@@ -52,6 +53,7 @@ def explain(
     ] = False,
     target: TargetTexts = None,
     place: Places = None,
+    placement: PlacementBy = "preference",
     threads: Threads = None,
     shape: Shapes = None,
     opt_level: OptLevel = 3,
@@ -95,7 +97,9 @@ def explain(
     """
     shapes = parse_shapes(shape)
     config = overrides(rule, disable, decided)
-    options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
+    options = compile_options(
+        target, place, placement, threads, shapes, opt_level, precision, config, no_cache
+    )
     exe = executable(model, show_progress, **options)
     report = machine = None
     if measure:
@@ -118,8 +122,10 @@ def explain(
     console.print(f"machine {_machine_text(explanation.machine)}\n")
     if explanation.segments:
         print_records([_segment_record(one) for one in explanation.segments])
-        for line in explanation.refusals():
-            console.print(escape(line))
+    placed = [*(line for one in explanation.costs for line in one.lines()), *explanation.refusals()]
+    for line in placed:
+        console.print(escape(line))
+    if explanation.segments or placed:
         console.print()
     print_records([_record(k, explanation, measure) for k in kernels])
     for kernel in kernels:

@@ -22,6 +22,7 @@ from dlc_core.cli.options import (
     Json,
     ModelOrArtefact,
     OptLevel,
+    PlacementBy,
     Places,
     Rules,
     Shapes,
@@ -84,6 +85,7 @@ def inspect(
     ] = False,
     target: TargetTexts = None,
     place: Places = None,
+    placement: PlacementBy = "preference",
     shape: Shapes = None,
     opt_level: OptLevel = 3,
     rule: Rules = None,
@@ -116,7 +118,9 @@ def inspect(
         _artefact(model, as_json)
         return
     config = {TRACES: traces, **overrides(rule, disable, decided)}
-    context = driver.context_for(target or None, opt_level, config, place=parse_places(place))
+    context = driver.context_for(
+        target or None, opt_level, config, place=parse_places(place), placement=placement
+    )
     module = read_module(model, parse_shapes(shape))
     if traces:
         print_schedules(
@@ -139,6 +143,7 @@ def inspect(
                 before,
                 targets=target,
                 place=parse_places(place),
+                placement=placement,
                 opt_level=opt_level,
                 config=config,
                 cache=False,

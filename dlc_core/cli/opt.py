@@ -9,7 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from dlc_core import driver
-from dlc_core.cli.options import OptLevel, Places, Shapes, TargetTexts, parse_places, parse_shapes
+from dlc_core.cli.options import (
+    OptLevel,
+    PlacementBy,
+    Places,
+    Shapes,
+    TargetTexts,
+    parse_places,
+    parse_shapes,
+)
 from dlc_core.cli.stages import IR_FORMS, print_ir, read_module, run_until, write_script
 from dlc_core.diag import UsageError
 from dlc_core.passes import Pipeline
@@ -50,6 +58,7 @@ def opt(
     ] = None,
     target: TargetTexts = None,
     place: Places = None,
+    placement: PlacementBy = "preference",
     shape: Shapes = None,
     opt_level: OptLevel = 3,
 ) -> None:
@@ -68,7 +77,7 @@ def opt(
     """
     if form not in IR_FORMS:
         raise UsageError(f"--form {form!r}", hint="one of " + ", ".join(IR_FORMS))
-    context = driver.context_for(target or None, opt_level, place=parse_places(place))
+    context = driver.context_for(target or None, opt_level, place=parse_places(place), placement=placement)
     module = read_module(model, parse_shapes(shape))
     stages = driver.pipelines(context.target, context)
     if pipeline in stages:

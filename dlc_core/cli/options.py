@@ -53,6 +53,14 @@ Places = Annotated[
         "--place", help="Target of some operations: OP=TARGET, or NODES=TARGET as in /layer1/*=kind."
     ),
 ]
+PlacementBy = Annotated[
+    str,
+    typer.Option(
+        "--placement",
+        help="Which target takes an operation that several could take: preference (the first one), or cost "
+        "(by predicted time, with copies).",
+    ),
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads of a call; the default is all usable cores.")
 ]
@@ -230,6 +238,7 @@ def progress(label: str, forced: bool | None) -> Iterator[Callable[[Progress], N
 def compile_options(
     target: Sequence[str] | None,
     place: Sequence[str] | None,
+    placement: str,
     threads: int | None,
     shapes: Mapping[str, Any],
     opt_level: int,
@@ -241,6 +250,7 @@ def compile_options(
     return {
         "targets": target or None,
         "place": parse_places(place),
+        "placement": placement,
         "num_threads": threads,
         "shapes": shapes,
         "opt_level": opt_level,

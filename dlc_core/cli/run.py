@@ -22,6 +22,7 @@ from dlc_core.cli.options import (
     ModelOrArtefact,
     NoCache,
     OptLevel,
+    PlacementBy,
     Places,
     Precision,
     Relative,
@@ -46,6 +47,7 @@ def run(
     model: ModelOrArtefact,
     target: TargetTexts = None,
     place: Places = None,
+    placement: PlacementBy = "preference",
     single: SingleInputs = None,
     together: InputsTogether = None,
     random: Annotated[bool, typer.Option("--random", help="Use random values for missing inputs.")] = False,
@@ -93,7 +95,9 @@ def run(
     """
     shapes = parse_shapes(shape)
     config = overrides(rule, disable, decided, check_bounds)
-    options = compile_options(target, place, threads, shapes, opt_level, precision, config, no_cache)
+    options = compile_options(
+        target, place, placement, threads, shapes, opt_level, precision, config, no_cache
+    )
     exe = executable(model, show_progress, taps=tap or (), **options)
     if tap:
         _print_changed_kernels(executable(model, show_progress, **options), exe)

@@ -74,6 +74,7 @@ def compile(  # noqa: A001  (the public name)
     *,
     targets: Sequence[TargetLike] | None = None,
     place: Mapping[str, TargetLike] | None = None,
+    placement: str = "preference",
     num_threads: int | None = None,
     precision: str = "float32",
     shapes: Mapping[str, Any] | None = None,
@@ -95,7 +96,8 @@ def compile(  # noqa: A001  (the public name)
     `targets`: compile for several targets.  Each operation goes to the first target that takes it; the last
     target takes the rest.  `place` assigns operations by op (`{"conv": "KIND"}`), by pattern
     (`{"PARTITIONER.PATTERN": ...}`) or by model nodes (`{"/layer1/*": ...}`); the last entry that matches a
-    node wins.
+    node wins.  `placement`: what decides about an operation that several targets could take: their order
+    ("preference"), or the predicted time ("cost"), copies between memories included.
 
     `num_threads`: the number of threads that schedules are made for; None takes the cores that this process
     may use.  The code runs on any number (`exe.num_threads`).
@@ -123,6 +125,7 @@ def compile(  # noqa: A001  (the public name)
         target,
         targets=targets,
         place=place,
+        placement=placement,
         num_threads=num_threads,
         precision=precision,
         opt_level=opt_level,

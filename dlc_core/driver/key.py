@@ -55,7 +55,7 @@ def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
         return None
     for name in ("num_threads", "frontend", "taps"):  # of the call, and of the model
         del requested[name]
-    placement = {name: requested.pop(name) for name in ("others", "automatic", "place")}
+    placement = {name: requested.pop(name) for name in ("others", "automatic", "place", "placement")}
     if others:
         placement["processors"] = [[one.identity, repr(one.describe())] for one in others]
         requested["others"] = placement

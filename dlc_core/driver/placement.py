@@ -6,22 +6,27 @@ The last target takes the rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from dlc_core.diag import UsageError
+from dlc_core.driver.parts import device_of
 from dlc_core.driver.support import supported
 from dlc_core.driver.target_list import Targets
 from dlc_core.driver.trial import unscheduled
 from dlc_core.graph.node import STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, Type
+from dlc_core.passes.graph.node_seconds import NodeSeconds
 from dlc_core.passes.graph.partition import Placement
+from dlc_core.passes.graph.place_by_cost import CostModel, asked_seconds
 from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import is_view
 from dlc_core.plugin.registry import registry
 from dlc_core.plugin.used import provider_text
 from dlc_core.rewrite.pattern import Match, any_op
+from dlc_core.runtime.device import shares_memory
 from dlc_core.target import Target
 from dlc_core.target.partitioner import Partitioner, Region, RegionPattern, Verdict
 
@@ -32,8 +37,26 @@ def placement_of(targets: Targets) -> Placement | None:
     own = candidates_of(targets.host, general=False)
     if not candidates and not own:
         return None
+    costs = _cost_model([*candidates, *own], targets) if targets.placement == "cost" else None
     automatic = targets.automatic | {str(targets.host)} if own else targets.automatic
-    return Placement(targets.host, (*candidates, *own), automatic, targets.place, unscheduled)
+    return Placement(targets.host, (*candidates, *own), automatic, targets.place, unscheduled, costs)
+
+
+def _cost_model(candidates: Sequence[Candidate], targets: Targets) -> CostModel:
+    """The costs of nodes: those of a target's code generator, else of the cost model."""
+    models = {one: NodeSeconds(one) for one in (*(each.target for each in candidates), targets.host)}
+    memories = {one: device_of(one) for one in models}
+
+    def seconds(n: Node, target: Target, resident: int) -> float | None:
+        codegen = registry().codegens[target.codegen] if target.codegen else None
+        cost = getattr(codegen, "cost", None)
+        if cost is None:
+            return models[target](n, resident)
+        what = f"`cost` of code generator {target.codegen!r} failed on {n.op.name}, for {target}"
+        details = list(filter(None, [provider_text("codegens", target.codegen)]))
+        return asked_seconds(lambda: cost(n, target), what, n, details)
+
+    return CostModel(seconds, lambda target: not shares_memory(memories[target]))
 
 
 def candidates_of(target: Target, general: bool = True) -> list[Candidate]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.config import config as settings
 from dlc_core.decisions import DECISIONS
 from dlc_core.diag import UnsupportedError, UsageError
-from dlc_core.driver.target_list import TargetLike, Targets, find_target, find_targets
+from dlc_core.driver.target_list import PLACEMENTS, TargetLike, Targets, find_target, find_targets
 from dlc_core.heuristics import HEURISTICS, current_overrides, merged
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.guard.mode import GUARD, mode_of
@@ -90,6 +90,7 @@ class CompileRequest:
         *,
         targets: Sequence[TargetLike] | None = None,
         place: Mapping[str, TargetLike] | None = None,
+        placement: str = PLACEMENTS[0],
         num_threads: int | None = None,
         precision: str = "float32",
         opt_level: int = 3,
@@ -111,7 +112,7 @@ class CompileRequest:
         if targets is not None and target is not None:
             raise UsageError("both `target` and `targets` are given", hint="give one of them")
         chosen = dict(config or {})
-        found = find_targets(target if targets is None else targets, place)
+        found = find_targets(target if targets is None else targets, place, placement)
         found = replace(found, host=found.host.with_facts(chosen.pop(FACTS, {})))
         with settings.override(**({} if verify is None else {"verify": verify})):
             watching = settings.verify != "off" or settings.dump_dir is not None
@@ -150,6 +151,7 @@ class CompileRequest:
             "others": list(map(str, given.others)),
             "automatic": sorted(given.automatic),
             "place": given.place,
+            "placement": given.placement,
             "num_threads": self.num_threads,
             "opt_level": self.opt_level,
             "config": self.config,
@@ -166,7 +168,9 @@ class CompileRequest:
         given = {name: _with_tuples(value) for name, value in data.items()}
         names = ("target", "others", "automatic", "place")
         host, others, automatic, place = [given.pop(name) for name in names]
-        targets = Targets(find_target(host), tuple(map(find_target, others)), frozenset(automatic), place)
+        placement = given.pop("placement", PLACEMENTS[0])
+        found = tuple(map(find_target, others))
+        targets = Targets(find_target(host), found, frozenset(automatic), place, placement)
         return CompileRequest(targets, **given)
 
     def __repr__(self) -> str:

@@ -15,6 +15,10 @@ from dlc_core.target import Target
 TargetLike = str | Target | Mapping[str, Any]
 
 
+PLACEMENTS = ("preference", "cost")
+"""What decides which target takes a node that several can take: their order, or the predicted time."""
+
+
 @record(frozen=True)
 class Targets:
     """The targets of one compile.
@@ -27,6 +31,8 @@ class Targets:
     others: tuple[Target, ...] = ()
     automatic: frozenset[str] = frozenset()
     place: tuple[tuple[str, str], ...] = ()
+    placement: str = PLACEMENTS[0]
+    """What decides if several targets can take a node: one of `PLACEMENTS`."""
 
     def for_threads(self, count: int | None) -> Targets:
         """These targets, the host with code for so many threads (`Target.for_threads`)."""
@@ -40,6 +46,7 @@ class Targets:
             tuple(one.for_code() for one in self.others),
             frozenset(texts[text] for text in self.automatic),
             tuple((name, texts[text]) for name, text in self.place),
+            self.placement,
         )
 
 
@@ -79,14 +86,19 @@ def _best_first(kinds: Category) -> list[str]:
 
 
 def find_targets(
-    target: TargetLike | Sequence[TargetLike] | None, place: Mapping[str, TargetLike] | None = None
+    target: TargetLike | Sequence[TargetLike] | None,
+    place: Mapping[str, TargetLike] | None = None,
+    placement: str = PLACEMENTS[0],
 ) -> Targets:
     """Return the targets of a compile for one target or several; the last takes all other nodes.
 
     A target that takes only some nodes (`takes_all`) is not the last one: the best kind that runs on this
     machine is added after it.  The host of a target is also added, as the last target.  `place` maps names of
     ops, patterns or model nodes to targets.  A target that only `place` names takes only these nodes.
+    `placement` is one of `PLACEMENTS`.
     """
+    if placement not in PLACEMENTS:
+        raise UsageError(f"placement {placement!r}", hint=f"one of {', '.join(PLACEMENTS)}")
     listed = [target] if target is None or isinstance(target, (str, Target, Mapping)) else list(target)
     if not listed:
         raise UsageError("there is no target in the list", hint='for example ["KIND", "KIND2"]')
@@ -105,7 +117,7 @@ def find_targets(
             one = find_target(assigned)
             others.append(one)
         placed.append((name, str(one)))
-    return Targets(host, tuple(others), automatic, tuple(placed))
+    return Targets(host, tuple(others), automatic, tuple(placed), placement)
 
 
 def takes_all(target: Target) -> bool:
@@ -152,4 +164,4 @@ def _find_among(assigned: TargetLike, known: Sequence[Target]) -> Target | None:
     return one if one in known else None
 
 
-__all__ = ["TargetLike", "Targets", "find_target", "find_targets", "takes_all"]
+__all__ = ["PLACEMENTS", "TargetLike", "Targets", "find_target", "find_targets", "takes_all"]

@@ -58,6 +58,8 @@ class Codegen(Protocol):
       reason why not as text. Then it takes only these nodes, and the others go to the next target. Nodes are
       those after constant folding; nodes in bodies of control flow are asked for too. Without it a code
       generator takes all nodes that have a lowering, in dtypes of the description.
+    - `cost(node, target)` predicts the seconds of a node, for placement by cost; without it the cost model
+      predicts them from the description.
     - `export(executable, path) -> list[Path]` writes files that run without Python.
     - `library(executable) -> bytes` returns a shared library without the weights. A saved file contains it
       for runtimes without Python (`exe.save(path, library=True)`).

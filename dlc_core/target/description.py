@@ -156,6 +156,11 @@ class Description:
     """Seconds of a kernel call, in addition to its work.  Zen 4: few elements take 20 ns."""
     launch_seconds: float = 2e-6
     """Seconds of a launch on a separate device."""
+    transfer_bandwidth: float = 12e9
+    """Bytes a second of copies between the memory of the host and that of the device, if this has its own.
+    Usual for PCIe 3.0 with 16 lanes."""
+    transfer_seconds: float = 1e-5
+    """Seconds of such a copy, in addition to its bytes."""
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The origin of facts by name, such as "detected" or "measured"."""
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))

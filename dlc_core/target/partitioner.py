@@ -100,6 +100,9 @@ class Partitioner:
     generator compiles the regions. `worth(region, target)` decides whether a merged region pays for its
     transfers. `merge=False` makes each match a separate region.
 
+    `cost(match, target)` predicts the seconds of one match, for placement by cost; without it the cost model
+    predicts them from the description of the target.
+
     With `replacement` there are no regions: `replacement(match, target)` returns a node in place of a match,
     such as a call of a foreign function (`std.call_dps`). It stays in the graph of the target, so a host
     compiles, saves and exports it like other nodes. The node has the type of the match's root, and its
@@ -113,6 +116,7 @@ class Partitioner:
     worth: Callable[[Region, Target], Verdict] = _always
     merge: bool = True
     replacement: Callable[[Match, Target], Node] | None = None
+    cost: Callable[[Match, Target], float] | None = None
 
     def __post_init__(self) -> None:
         patterns = self.patterns

@@ -43,6 +43,7 @@ from dlc_core.graph.node import (
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import static_bytes
 from dlc_core.passes.base import Pass, PassContext
+from dlc_core.passes.graph.place_by_cost import CostModel, CostPlacement
 from dlc_core.passes.graph.regions import Candidate, Cover, Graph, RegionPart, merged
 from dlc_core.rewrite.pattern import match
 from dlc_core.support.record import record
@@ -70,6 +71,8 @@ class Placement:
     place: tuple[tuple[str, str], ...] = ()
     unscheduled: Callable[[Function, Target, PassContext], Mapping[Node, str]] = lambda *_: {}
     """The nodes of a region that no schedule rule of a target's kind schedules, with the reasons."""
+    costs: CostModel | None = None
+    """The costs that decide which target takes a node that several could; None for the order of targets."""
 
     def patterns(self) -> Mapping[str, RegionPattern]:
         """Return the patterns of all candidates by the names that `place` may use."""
@@ -116,6 +119,8 @@ class _Partitioner:
     regions: list[dict[str, Any]] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     refused: list[dict[str, Any]] = field(default_factory=list)
+    costs: list[dict[str, Any]] = field(default_factory=list)
+    """The predicted times of each function, that of the model first."""
 
     def record(self) -> dict[str, Any]:
         """Return the report of the partition as plain data."""
@@ -124,6 +129,7 @@ class _Partitioner:
             "regions": self.regions,
             "replaced": self.replaced,
             "why_not": self.refused,
+            **({"costs": self.costs} if self.costs else {}),
         }
 
     def function(self, function: Function) -> Function:
@@ -149,9 +155,7 @@ class _Partitioner:
             return offered
 
         while True:
-            cover = Cover(graph)
-            for candidate in self.placement.candidates:
-                cover.add(candidate, offer(candidate))
+            cover, costs = self._cover(graph, pins, offer)
             found = [_FoundRegion.of(graph, parts) for parts in merged(graph, cover.parts)]
             refusals = [(n, each, why) for each in found if (why := each.why_not()) for n in each.members]
             if not refusals:
@@ -161,7 +165,34 @@ class _Partitioner:
             declined.update(((n, each.candidate), why) for n, each, why in refusals)
         for (n, candidate), why in declined.items():
             cover.refuse(n, candidate, why)
+        self.costs += costs
         return cover, found
+
+    def _cover(
+        self, graph: Graph, pins: Mapping[Node, str], offer: Callable[[Candidate], Callable[[Node], bool]]
+    ) -> tuple[Cover, list[dict[str, Any]]]:
+        """The matches that targets get, and the report of their costs if these decide."""
+        cover, placement = Cover(graph), self.placement
+        if placement.costs is None:
+            for candidate in placement.candidates:
+                cover.add(candidate, offer(candidate))
+            return cover, []
+        covers: dict[Target, Cover] = {}
+        own = [each for each in placement.candidates if each.target == placement.host]
+        for candidate in placement.candidates:
+            if candidate not in own:
+                covers.setdefault(candidate.target, Cover(graph)).add(candidate, offer(candidate))
+        choice = CostPlacement(graph, placement.host, covers, pins, placement.costs)
+        for each in covers.values():
+            cover.add_refusals(each)
+        for part in choice.chosen():
+            cover.take(part)
+        for part, why in choice.refusals():
+            for n in part.members:
+                cover.refuse(n, part.candidate, why)
+        for candidate in own:
+            cover.add(candidate, offer(candidate))
+        return cover, [choice.report()]
 
     def _unscheduled(self, region: _FoundRegion) -> dict[Node, str]:
         """The members of a region that no schedule rule of its target's kind schedules, with the reasons."""

@@ -98,6 +98,18 @@ class Cover:
         if why not in reasons:
             reasons.append(why)
 
+    def take(self, part: RegionPart) -> None:
+        """Add a match whose nodes are in no match yet."""
+        self.covered.update(part.members)
+        self.parts.append(part)
+
+    def add_refusals(self, other: Cover) -> None:
+        """Add the reasons of another cover."""
+        for n, by_target in other.refused.items():
+            for target, reasons in by_target.items():
+                known = self.refused.setdefault(n, {}).setdefault(target, [])
+                known += [why for why in reasons if why not in known]
+
     def add(self, candidate: Candidate, offered: Callable[[Node], bool]) -> None:
         """Add a candidate's matches among the nodes that are in no match yet and `offered` to it.
 

@@ -207,7 +207,7 @@ class RecordCosts(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         kernels = module.of_kind(PrimFunc)
-        dots = () if context.target is None else _grouped(context.target.describe())
+        dots = () if context.target is None else grouped_products(context.target.describe())
         counts: dict[str, _Count] = {}
         calls: list[dict[str, Any]] = []
         bodies: dict[str, dict[str, Any]] = {}
@@ -236,7 +236,7 @@ class RecordCosts(Pass):
         return module.with_attrs(calls=tuple(calls), body_work=bodies)
 
 
-def _grouped(machine: Description) -> list[Dot]:
+def grouped_products(machine: Description) -> list[Dot]:
     """Return the numbers of products per instruction of dot products and of matrix units."""
     plain = machine.vector_units * machine.lanes(32)
     units = [(unit, unit.products // plain) for unit in machine.matrix_units]
@@ -253,4 +253,4 @@ def _constants(call: Node) -> frozenset[int]:
     return frozenset(found)
 
 
-__all__ = ["MOVED", "RecordCosts", "operations", "work_of"]
+__all__ = ["MOVED", "RecordCosts", "grouped_products", "operations", "work_of"]

@@ -6,7 +6,7 @@ whatever targets its ops run, unless passes for a target replace ops by others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from dlc_core.passes.lower.costs import work_of
 from dlc_core.passes.lower.views import is_view
 from dlc_core.runtime.host_program.nodes import host_nodes
 from dlc_core.target.cost import Work, known_sum
+from dlc_core.target.description import Dot
 
 NONE = Work(0, 0, 0, 0, 0)
 UNKNOWN = Work(None, None, None, None, None, None, None)
@@ -26,18 +27,19 @@ MOVES = frozenset({"first_of", "dim_of", "with_dims"})
 """Ops without a lowering that only move data."""
 
 
-def graph_work(function: Function) -> Work:
+def graph_work(function: Function, dots: Sequence[Dot] = ()) -> Work:
     """The work of one run of a function that is computed as a unit.
 
     Its bytes are those of its inputs, constants and results, each counted once. Bodies of control flow count
-    once. Fields are None if they depend on dims, or if an op has no lowering to count.
+    once. Products that `dots` compute count one step per group. Fields are None if they depend on dims, or if
+    an op has no lowering to count.
     """
     order = list(post_order(function.body))
-    total = Work.total(map(node_work, order))
+    total = Work.total(node_work(n, dots) for n in order)
     return _with_bytes(total, (*function.params, *_constants(order)), function.body.type)
 
 
-def node_work(n: Node) -> Work:
+def node_work(n: Node, dots: Sequence[Dot] = ()) -> Work:
     """The work of one node. Its bytes are those of its arguments and results.
 
     A composite is counted by its expansion. An op without a lowering has unknown arithmetic; if it does not
@@ -46,11 +48,11 @@ def node_work(n: Node) -> Work:
     if n.op in (PARAM, CONST, CALL_PRIM) or is_view(n):
         return NONE
     if functions_of(n):
-        return Work.total(map(graph_work, functions_of(n)))
-    return _with_bytes(_arithmetic(n), n.args, n.type)
+        return Work.total(graph_work(function, dots) for function in functions_of(n))
+    return _with_bytes(_arithmetic(n, dots), n.args, n.type)
 
 
-def _arithmetic(n: Node) -> Work:
+def _arithmetic(n: Node, dots: Sequence[Dot]) -> Work:
     """The work of a node without its bytes."""
     if not isinstance(n.op, OpDecl):
         return UNKNOWN
@@ -60,9 +62,9 @@ def _arithmetic(n: Node) -> Work:
     without_lowering = UNKNOWN if sums_products else replace(UNKNOWN, multiply_adds=0)
     if lowering_of(n) is None:
         expansion = _expansion(n)
-        return without_lowering if expansion is None else graph_work(expansion)
+        return without_lowering if expansion is None else graph_work(expansion, dots)
     try:
-        return work_of(lower_node(n))
+        return work_of(lower_node(n), dots=dots)
     except DlcError:  # its operands are tuples or texts
         return without_lowering
 

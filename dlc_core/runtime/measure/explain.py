@@ -24,6 +24,7 @@ from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.measure.kernels import Kernel, kernels_of, scheduled_cycles
 from dlc_core.runtime.measure.memory import Bytes, CallMemory
+from dlc_core.runtime.measure.placed import PlacementCosts, costs_of
 from dlc_core.runtime.measure.profile import SHOWN_NODES, Report
 from dlc_core.runtime.measure.shares import Share, share_of, shares_of, shares_record, sums_of
 from dlc_core.support.lazy import lazy
@@ -95,6 +96,8 @@ class Explanation:
     """The machine of the cost model for the last target, the host."""
     segments: tuple[Segment, ...] = ()
     """The segments of a model that is not one native entry point, those of other targets first."""
+    costs: tuple[PlacementCosts, ...] = ()
+    """The predicted times of a placement by cost: of the model, then of bodies of its control flow."""
     replaced: tuple[str, ...] = ()
     """The matches that partitioners replaced: partitioner, pattern and ops of each."""
     refused: tuple[Refusal, ...] = ()
@@ -237,6 +240,7 @@ class Explanation:
         for name, peak in self.device_memory.items():
             known = "depending on dims" if peak is None else f"at most {peak}"
             lines.append(f"values   on device {name} between segments: bytes {known} in each call")
+        lines += [line for one in self.costs for line in one.lines()]
         lines += [f"replaced {text}" + f" × {n}" * (n > 1) for text, n in Counter(self.replaced).items()]
         lines += self.refusals()
         lines += self.share_lines()
@@ -293,6 +297,7 @@ def explain(
         threads=exe.num_threads,
         machine=machine,
         segments=tuple(_segments(exe)),
+        costs=tuple(costs_of(exe.about.get("placed", {}).get("costs", ()))),
         replaced=tuple(exe.about.get("placed", {}).get("replaced", ())),
         device_memory=_device_memory(exe),
         compiled=exe.artifact.metadata.get(COMPILED, {}),
