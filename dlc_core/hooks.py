@@ -59,6 +59,10 @@ class Frontend(Declaration, Protocol):
     `suffixes` are the file suffixes that it reads, in lower case and with the dot.  Every frontend takes
     `context["shapes"]`.  An attribute `options` lists the other context entries that it takes: "importers"
     (see `dlc_importers`) and "taps" (names of nodes or values that become additional outputs).
+
+    An optional method `digest(model, context)` returns a text that names the content of a model, such as a
+    checksum of its files, without importing it, or None for a model whose content has no lasting name.
+    Results of compiles are cached only for models with a digest; `dlc cache explain` says what lacks one.
     """
 
     @property

@@ -24,6 +24,7 @@ from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.lookup import registered_ops
+from dlc_core.passes import Pass
 
 TENSOR = "reference -level=tir"
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -55,6 +56,24 @@ def module(factor=2.0):
     x = param("x", tensor_type((2, 3)))
     value = constant(np.full((2, 3), factor, np.float32))
     return IRModule({"main": Function("main", (x,), registered_ops()["mul"].build(x, value))})
+
+
+def test_the_part_without_a_lasting_name_is_named(monkeypatch):
+    class Local(Pass):
+        name = "local_pass"
+        stage = "graph"
+
+    reader = SimpleNamespace(name="net", suffixes=(".net",), load=None)
+    monkeypatch.setattr(key, "reader_of", lambda model, name: reader)
+    request = CompileRequest.of("reference")
+    why = explain("model.net", request, Store()).why
+    assert why.startswith("the model: frontend 'net' has no method `digest(model, context)`")
+    reader.digest = lambda model, context: None
+    why = explain("model.net", request, Store()).why
+    assert why == "the model: the `digest` of frontend 'net' returns no name for the file"
+    with dlc.PassContext(passes=[("after begin", Local())]):
+        why = explain(module(), CompileRequest.of("reference"), Store()).why
+    assert why.startswith("the pass 'local_pass': its class")
 
 
 def compiled(factor=2.0):
@@ -169,7 +188,8 @@ def test_reasons_for_not_caching_are_reported(model):
         answer = explain(module(), CompileRequest.of(TENSOR), Store())
     assert [each.part for each in answer.differences] == ["disabled"]
     unnamed = explain(module(), replace(request, config={"f": print}), Store())
-    assert (unnamed.key, unnamed.why) == (None, "the model, a pass or a setting has no stable name")
+    why = "the setting 'f': a builtin_function_or_method has no stable text"
+    assert (unnamed.key, unnamed.why) == (None, why)
     next(iter(Store().entries())).path.write_bytes(b"not an artefact")
     assert explain(module(), replace(request, opt_level=1), Store()).why == "the cache is empty"
 

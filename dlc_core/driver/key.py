@@ -37,22 +37,36 @@ MADE_FROM = "made_from"
 """Where the header of a kept artefact has the parts."""
 
 
+class Unnamed(Exception):
+    """Something that a result depends on has no stable name, so the result cannot be cached."""
+
+
 def key_parts(model: Any, request: CompileRequest) -> dict[str, Any] | None:
     """All that the result depends on, as JSON data; None where something of it has no name."""
+    try:
+        return _key_parts(model, request)
+    except Unnamed:
+        return None
+
+
+def _key_parts(model: Any, request: CompileRequest) -> dict[str, Any]:
+    """As `key_parts`. Raises Unnamed with the reason if something has no name."""
     context, host, others = request.pass_context, request.target, request.targets.others
     reader = None if isinstance(model, IRModule) else reader_of(model, request.frontend)
     digest = model_digest(model, reader, request.shapes)
+    if digest is None:
+        raise Unnamed(_why_no_digest(model, reader))
     added = added_passes(() if context is None else context.passes)
-    if digest is None or added is None:
-        return None
     before = {} if context is None else context.config
     passes = () if context is None else [one for _, one in context.passes]
     config = _meaningful({**before, **request.config})
+    for name, value in config.items():
+        _check_named(f"the setting {name!r}", value)
     try:
         requested = replace(request, targets=request.targets.for_code(), config=config).record(_refused)
         disabled = plain(() if context is None else context.disabled, _refused)
-    except (TypeError, ValueError):
-        return None
+    except (TypeError, ValueError) as error:
+        raise Unnamed(f"an argument of the compile: {error}") from None
     for name in ("num_threads", "frontend", "taps"):  # of the call, and of the model
         del requested[name]
     placement = {name: requested.pop(name) for name in ("others", "automatic", "place", "placement")}
@@ -77,12 +91,12 @@ def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] |
     plugins, target = registry(), context.target
     rules = (*plugins.rules.values(), *plugins.schedule_rules.values())
     own = [one for one in (*context.rules, *context.schedule_rules) if one not in rules]
-    added = added_passes(context.passes)
-    if context.tuner or own or added is None:
+    if context.tuner or own:
         return None
     try:
+        added = added_passes(context.passes)
         config = plain(_meaningful(context.config), _refused)
-    except TypeError:
+    except (TypeError, Unnamed):
         return None
     return {
         "target": str(target.for_code()),
@@ -119,7 +133,15 @@ def _compiler(passes: Iterable[Any]) -> dict[str, Any]:
 
 
 def _refused(value: Any) -> Any:
-    raise TypeError(f"{type(value).__name__} has no stable text")
+    raise TypeError(f"a {type(value).__name__} has no stable text")
+
+
+def _check_named(what: str, value: Any) -> None:
+    """Raise Unnamed for a value without a stable text."""
+    try:
+        plain(value, _refused)
+    except (TypeError, ValueError) as error:
+        raise Unnamed(f"{what}: {error}") from None
 
 
 @record(frozen=True)
@@ -146,10 +168,11 @@ class Answer:
 
 def explain(model: Any, request: CompileRequest, store: Store) -> Answer:
     """Look a model's compile up in the cache, and compare it with the most similar result."""
-    parts = key_parts(model, request)
-    key = None if parts is None else cache_key(parts)
-    if parts is None or key is None:
-        return Answer(None, None, why="the model, a pass or a setting has no stable name")
+    try:
+        parts = _key_parts(model, request)
+    except Unnamed as error:
+        return Answer(None, None, why=str(error))
+    key = cache_key(parts)
     entries = store.entries()
     for entry in entries:
         if entry.path == store.path(key):
@@ -206,17 +229,29 @@ def model_digest(model: Any, frontend: Any, shapes: Mapping[str, Any] | None) ->
     return None if digest is None else f"{frontend.name}:{digest}"
 
 
-def added_passes(passes: Iterable[tuple[str, Any]]) -> list[list[str]] | None:
-    """The passes that a context adds, as text; None if a pass has no stable name."""
+def _why_no_digest(model: Any, frontend: Any) -> str:
+    """The reason why a model has no digest."""
+    if frontend is None:
+        return "the model: no frontend reads it"
+    if getattr(frontend, "digest", None) is None:
+        what = f"the model: frontend {frontend.name!r} has no method `digest(model, context)`"
+        return f"{what}, which names a model's content without importing it"
+    kind = "the file" if isinstance(model, (str, Path)) else f"a {type(model).__name__}"
+    return f"the model: the `digest` of frontend {frontend.name!r} returns no name for {kind}"
+
+
+def added_passes(passes: Iterable[tuple[str, Any]]) -> list[list[str]]:
+    """The passes that a context adds, as text. Raises Unnamed if a pass has no stable name."""
     found = []
     for position, one in passes:
         cls = type(one)
         if "<locals>" in cls.__qualname__ or not hasattr(sys.modules.get(cls.__module__), "__file__"):
-            return None
+            where = f"its class {cls.__qualname__} is not at the top of a module's file"
+            raise Unnamed(f"the pass {one.name!r}: {where}")
         try:
             found.append([position, f"{cls.__module__}.{cls.__qualname__}", str(one)])
-        except UsageError:
-            return None
+        except UsageError as error:
+            raise Unnamed(f"the pass {one.name!r}: {error.what}") from None
     return found
 
 

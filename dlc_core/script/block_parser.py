@@ -135,20 +135,34 @@ class BlockParser:
             found,
             strides=strides,
             scope=self.exprs.string(scope, "a scope", node) if scope is not None else "global",
-            offset=self.exprs.index(start, "an offset") if start is not None else offset or 0,
+            offset=self.exprs.index(self._unquoted(start), "an offset") if start is not None else offset or 0,
             align=align,
         )
 
     def _dims(self, node: ast.expr, what: str) -> list[Expr]:
         if isinstance(node, (ast.Tuple, ast.List)):
-            return [self.exprs.index(item, what) for item in node.elts]
+            return [self.exprs.index(self._unquoted(item), what) for item in node.elts]
         found = self.exprs.any(node)
         if isinstance(found, (tuple, list)):
             for item in found:
                 if type(item) is not int and not isinstance(item, Expr):
                     self.source.fail(node, f"{what} is an integer, not {item!r}")
             return [item if isinstance(item, Expr) else const(item) for item in found]
-        return [self.exprs.index(node, what)]
+        return [self.exprs.index(self._unquoted(node), what)]
+
+    def _unquoted(self, node: ast.expr) -> ast.expr:
+        """The expression in a string. Dims are quoted in files without the future import, so that Python does
+        not look up their names."""
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            return node
+        try:
+            made = ast.parse(node.value.strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            self.source.fail(node, f"{node.value!r} is not an expression", "write a name or n + 1")
+        for inner in ast.walk(made):
+            if "lineno" in inner._attributes:
+                ast.copy_location(inner, node)
+        return made
 
     # Blocks
 
