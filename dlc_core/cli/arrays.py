@@ -164,6 +164,8 @@ class Comparison:
     max_abs: float
     max_rel: float
     problem: str = ""
+    constant: bool = False
+    """Whether all of several expected elements are nearly equal, so that the comparison proves little."""
 
     @property
     def fits(self) -> bool:
@@ -173,9 +175,9 @@ class Comparison:
         if self.problem:
             return f"{self.name}: {self.problem}"
         verdict = "fits" if self.fits else f"{self.wrong} of {self.elements} elements differ"
-        return (
-            f"{self.name}: {verdict}; largest error {self.max_abs:.3g} absolute, {self.max_rel:.3g} relative"
-        )
+        errors = f"largest error {self.max_abs:.3g} absolute, {self.max_rel:.3g} relative"
+        note = "; all expected elements are nearly equal, so this proves little" if self.constant else ""
+        return f"{self.name}: {verdict}; {errors}{note}"
 
 
 def compare(name: str, actual: Array, expected: Array, rtol: float, atol: float) -> Comparison:
@@ -197,7 +199,9 @@ def compare(name: str, actual: Array, expected: Array, rtol: float, atol: float)
         wrong = int(np.count_nonzero(error > atol + rtol * size))
         relative = np.where(error == 0, 0.0, error / size)
     largest = (float(error.max()), float(relative.max())) if error.size else (0.0, 0.0)
-    return Comparison(name, actual.size, wrong, *largest)
+    spread = np.ptp(b) if b.size > 1 and np.isfinite(b).all() else np.inf
+    constant = bool(spread <= rtol * np.abs(b).max(initial=0.0)) if expected.dtype.kind == "f" else False
+    return Comparison(name, actual.size, wrong, *largest, constant=constant)
 
 
 def compare_all(

@@ -10,7 +10,8 @@
 
 The decorators read the source of the decorated function, which is never executed. Numbers, strings and tuples
 of the surrounding Python code can be used by name. Python evaluates annotations unless a file begins with the
-future import, so that import is needed if annotations contain symbolic dims.
+future import. In files without it, symbolic dims, strides and offsets in annotations are quoted:
+`T.Buffer(("n", 8), "float32", strides=("s", 1))`.
 """
 
 from __future__ import annotations

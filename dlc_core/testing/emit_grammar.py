@@ -91,7 +91,7 @@ MACHINES = {
 
 
 def page(text: str) -> str:
-    """The page with its tables made anew: each is between `<!-- table: NAME -->` and `<!-- end -->`."""
+    """The page with new tables: each is between `<!-- table: NAME -->` and `<!-- end -->`."""
 
     def table(found: re.Match[str]) -> str:
         lines = [f"| {' | '.join(row)} |" for row in _tables()[found[1]]]

@@ -235,6 +235,10 @@ def test_comparison_of_special_values():
         assert not found.fits
     assert "shape" in compare("y", a, a[:2], 0, 0).problem
     assert compare("y", np.zeros((0, 3)), np.zeros((0, 3)), 0, 0).fits
+    assert "proves little" not in str(compare("y", a, a, 1e-5, 0))
+    same = np.full(1000, 0.001, np.float32)
+    assert "proves little" in str(compare("y", same, same, 1e-5, 0))
+    assert "proves little" not in str(compare("y", same[:1], same[:1], 1e-5, 0))
 
 
 def test_checks_bounds_if_the_option_is_set(dlc, folder):

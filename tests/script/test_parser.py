@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,25 @@ def main(x: G.Tensor((2,), "float32")):
 def test_scripts_are_not_executed() -> None:
     with pytest.raises(ScriptError):
         parse("@T.prim_func\ndef f(A: exit()):\n    exit()")
+
+
+def test_quoted_dims_in_files_without_the_future_import(tmp_path, monkeypatch):
+    (tmp_path / "quoted_dims.py").write_text(
+        "from dlc_core.script import T\n"
+        "@T.prim_func\n"
+        'def f(A: T.Buffer(("n", "2 * m"), "float32", strides=("s", 1), offset="o"),\n'
+        "      n: T.int64, m: T.int64, s: T.int64, o: T.int64):\n"
+        "    for i, j in T.grid(n, m):\n"
+        "        A[i, j] = 1.0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    func = importlib.import_module("quoted_dims").f
+    text = script(func)
+    assert '((n, 2 * m), "float32", strides=(s, 1), offset=o)' in text
+    assert parse(text).buffers[0].strides is not None
+
+
+@pytest.mark.parametrize("dim", ["n +", "", "for"])
+def test_quoted_dims_are_expressions(dim):
+    with pytest.raises(ScriptError, match="is not an expression"):
+        parse(f'@T.prim_func\ndef f(A: T.Buffer(("{dim}",), "float32"), n: T.int64):\n    A[0] = 1.0\n')

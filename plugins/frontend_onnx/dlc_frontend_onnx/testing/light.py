@@ -2,11 +2,14 @@
 
 All their weights are the constant 0.02, so that the scores of all classes are almost equal. `stored_output`
 shows that a network runs, but hardly that it computes the right values. `with_weights` gives a network seeded
-random weights in the usual ranges, so that results depend on every layer.
+random weights in the usual ranges, so that results depend on every layer:
+
+    python -m dlc_frontend_onnx.testing.light resnet50 resnet50.onnx
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +114,10 @@ def _draw(
     if node.op_type == "BatchNormalization" and index == 4:
         return rng.uniform(0.8, 1.2, shape)
     return rng.standard_normal(shape) * 0.1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in NETWORKS:
+        usage = "usage: python -m dlc_frontend_onnx.testing.light NETWORK FILE.onnx"
+        sys.exit(f"{usage}\nnetworks: {', '.join(NETWORKS)}")
+    onnx.save(with_weights(sys.argv[1]), sys.argv[2])
