@@ -154,6 +154,8 @@ class Job:
         entry = module.functions[module.entry]
         if isinstance(entry, Function) and is_host(entry):
             about[HOST_WORK] = host_records(entry)
+        elif isinstance(entry, Function) and "placed" in about:  # no target has taken anything
+            about[WORK] = graph_work(entry).record()
         if self.failed:
             about["placed"] = _without(about["placed"], self.failed)
         if "sites" in about:

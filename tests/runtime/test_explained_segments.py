@@ -240,3 +240,13 @@ def test_sources_have_the_programs_of_all_targets(plugins):
     assert "fused_matmul" in graph_host.source("c")
     with pytest.raises(UsageError, match="no source 'asm'"):
         graph_host.source("asm")
+
+
+@pytest.mark.parametrize("host", [TENSOR, "reference"])
+def test_a_target_that_takes_nothing_has_no_share(plugins, host):
+    explanation = compiled(
+        mlp(), ["card", host], place=dict.fromkeys(("matmul", "add", "relu"), host)
+    ).explain()
+    assert explanation.share("card") == 0
+    assert explanation.share("reference") == 1
+    assert total(explanation) == MLP_PRODUCTS

@@ -6,19 +6,22 @@ import json
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.backend import SimulatedDevice
+from dlc_core.backend import RegionPattern, SimulatedDevice
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, constant, make_tuple, param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
+from dlc_core.op.declare import op
 from dlc_core.plugin.registry import fresh_registry, registry
+from dlc_core.rewrite import match_op, var
 from dlc_core.runtime.measure.recorder import Recorder
 from dlc_core.runtime.measure.recording import Recorded
 from dlc_core.target import Description
@@ -303,3 +306,38 @@ def _written(self, handle, data, offset=0):
 def _read(self, handle, out, offset=0):
     self.sync()
     np.frombuffer(out, np.uint8)[:] = self._window(handle, offset, len(out))
+
+
+SORTED = op(
+    "sorted_rows", "columns in ascending order", ["x"], kind="opaque", infer=lambda types, attrs: types[0],
+    reference=lambda x: np.sort(x, 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("host", [TENSOR, "reference"])
+def test_regions_with_host_programs_are_measured(host, tmp_path):
+    """The region falls back to the host, which needs a host program for an op without a lowering."""
+
+    def compile_(region, target):
+        raise RuntimeError("no registers left")
+
+    plugin = SimpleNamespace(dlc_ops=hookimpl(specname="dlc_ops")(lambda: [SORTED]))
+    ops = SORTED, registry().ops["tanh"]
+    patterns = [RegionPattern(each.name, match_op(each, var("x"))) for each in ops]
+    card = CardPlugin("first", patterns=patterns, compile=compile_)
+    with fresh_registry({"first": card, "ops": plugin}):
+        a = param("a", tensor_type((8, 8)))
+        inner = call("tanh", SORTED.build(call("tanh", a)))
+        model = module([a], call("matmul", inner, constant(np.eye(8, dtype=np.float32))))
+        exe = compiled(model, ["first", host], config={"failed_regions": "host"})
+        exe.save(tmp_path / "m.dlc")
+        for each in (exe, dlc.open(tmp_path / "m.dlc")):
+            explanation = each.explain()
+            assert explanation.totals()["multiply_adds"] == 8**3
+            assert explanation.share("first") == 0
+            report = each.profile([np.ones((8, 8), np.float32)], runs=2)
+            assert sum(row.share for row in report) == pytest.approx(1)
+            assert all(row.calls == 1 and row.milliseconds > 0 for row in report)
+            if host == TENSOR:
+                assert {row.segment.partition(".")[0] for row in report} == {"region_0", "segment_0"}
+                assert [row.device for row in report if row.kernel == "sorted_rows"] == ["host"]

@@ -22,7 +22,8 @@ from dlc_core.passes.lower.views import result_types
 from dlc_core.support.record import record
 from dlc_core.target.cost import FUNCTIONS, SEGMENT, Work
 from dlc_core.target.description import Description, Dot
-from dlc_core.tir.stmt import Alloc, Block, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
+from dlc_core.tir.intrinsics import EXTERN, PURE_EXTERN
+from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View, While
 
 _WEIGHT = {"fma": 2, "if_then_else": 0, "reinterpret": 0, "address_of": 0}
 MOVED = "moved"
@@ -122,6 +123,16 @@ class _Count:
                     work.append((stmt.body, times))
                 case While():
                     work.append((stmt.body, None))
+                case Eval(value=Call(name=name) as made) if name.startswith((EXTERN, PURE_EXTERN)):
+                    self._foreign(made, times)
+
+    def _foreign(self, made: Call, times: int | None) -> None:
+        """A call of a foreign function: its arithmetic is unknown, and it may use all of its buffers."""
+        if times != 0:
+            self.flops = self.steps = self.functions = self.multiply_adds = None
+        for load in (e for e in expr_order(made) if isinstance(e, Load)):
+            size = const_value(load.buffer.num_elements())
+            self.loaded[load.buffer] = _add(self.loaded[load.buffer], size, times) if size else None
 
     def touched(self, buffer: Buffer) -> int | None:
         """Return the number of accesses of a buffer."""

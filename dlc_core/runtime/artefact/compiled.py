@@ -32,7 +32,7 @@ IR_FORMS = ("graph", "tir")
 """The forms of `source` that are Python text."""
 
 WORK, HOST_WORK = "work", "host_work"
-"""The keys, in `about`, of the work (`target.cost.Work`) of a region whose kernels are not known, and of the
+"""The keys, in `about`, of the work (`target.cost.Work`) of a graph whose kernels are not known, and of the
 records of the nodes that a host program computes on the host, in the order of `host_nodes`.
 
 The record of a view is None.

@@ -59,7 +59,8 @@ class Kernel:
     device: str = ""
     """The name of the device that runs it."""
     kind: str = KERNEL
-    """`kernel`, `region` for a region of a vendor's compiler, or `host` for an op that the host computes."""
+    """`kernel`, `region` for a region of a vendor's compiler (or a whole graph that runs without kernels), or
+    `host` for an op that the host computes."""
     cycles: float | None = None
     """The expected cycles of its target: the seconds of `estimate` at the frequency of the description."""
 

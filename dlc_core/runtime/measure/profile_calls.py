@@ -15,7 +15,7 @@ from dlc_core.runtime.artefact.compiled import LoadableModel
 from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.measure.kernels import HOST, Entry, entries_of
 from dlc_core.runtime.measure.profile import CLOCK, CODE, COUNTER, DEVICE, Report, Row, TargetTime
-from dlc_core.runtime.measure.recorder import Recorder, Tally, Unit
+from dlc_core.runtime.measure.recorder import Recorder, Tally, Unit, counter
 from dlc_core.runtime.measure.recording import Recorded
 from dlc_core.target.cost import Estimate, Machine, Work, known_sum
 
@@ -29,7 +29,14 @@ def profile(exe: LoadableModel, inputs: Sequence[Any], runs: int, warmup: int) -
     whole = recorded.units[0] if exe.program is None else None
     if whole is not None and whole.profiled is not None and isinstance(caller, InPlace):
         run, whole.figures = caller.measuring(whole.profiled, inputs, whole.sites, threads)
-        seconds = _repeat(run, runs, warmup, lambda: whole.figures.fill(0))
+        counted: list[int] = []
+
+        def clear() -> None:
+            whole.figures.fill(0)
+            counted.append(counter(whole.device))
+
+        seconds = _repeat(run, runs, warmup, clear)
+        whole.tally.cycles = counter(whole.device) - counted[0]
     else:
         seconds = _repeat(lambda: caller.call(inputs, threads), runs, warmup, lambda: None)
         for _ in range(runs):

@@ -178,7 +178,7 @@ class Recorder:
         device = unit.device
         if self.serial and waits:
             device.sync()
-        first = _counter(device)
+        first = counter(device)
         begun = time.perf_counter()
         before = self.mark(device, waits and not self.serial)
         made = run()
@@ -188,7 +188,7 @@ class Recorder:
         if self.serial:
             unit.tally.calls += 1
             unit.tally.seconds += after() - begun
-            unit.tally.cycles += _counter(device) - first
+            unit.tally.cycles += counter(device) - first
         tally = unit.tally
         self.add_span(
             begun,
@@ -216,10 +216,10 @@ def _wait(devices: Sequence[Any]) -> None:
         device.sync()
 
 
-def _counter(device: Any) -> int:
+def counter(device: Any) -> int:
     """The cycle counter of a device; 0 if it has none."""
     found = getattr(device, "cycles", 0)
     return int(found) if isinstance(found, Integral) else 0
 
 
-__all__ = ["Recorder", "Tally", "Unit"]
+__all__ = ["Recorder", "Tally", "Unit", "counter"]

@@ -59,6 +59,18 @@ def test_a_small_network_is_right():
     assert exe.device.cycles > 0
 
 
+def test_profiles_have_the_time_and_the_cycles_of_the_card():
+    picture = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    exe = dlc.compile(cifar(), targets=["dpu", "reference"], place={"max_pool": "reference"}, cache=False)
+    report = exe.profile([picture], runs=1, warmup=0)
+    dpu = next(one for one in report.targets if one.target == "dpu")
+    assert (dpu.multiply_adds, dpu.multiply_adds_share) == (2_216_960, 1)  # of the whole network
+    assert dpu.cycles > 0
+    assert {row.measured for row in report if row.device == "dpu"} == {"device"}
+    assert {row.kernel for row in report if row.device == "host"} == {"max_pool"}
+    assert {row.kernel for row in report.transfers} == {"host → dpu", "dpu → host"}
+
+
 STRAY = """
 @T.prim_func
 def main(a: T.Buffer((64,), "float32"), b: T.Buffer((64,), "float32")):

@@ -77,6 +77,19 @@ def test_the_target_finds_a_host(network):
     np.testing.assert_allclose(exe(IMAGES[0]), dlc.compile(network, HOST)(IMAGES[0]), 1e-6, 1e-6)
 
 
+def test_profiles_count_the_cycles_of_the_card(network):
+    exe = dlc.compile(network, targets=["vta", HOST], cache=False)
+    single = dlc.compile(network, HOST, cache=False).explain().totals()["multiply_adds"]
+    explanation = exe.explain()
+    assert explanation.totals()["multiply_adds"] == single
+    assert explanation.share("vta") == 1  # all products are on the card
+    report = exe.profile([IMAGES[0]], runs=2)
+    (row,) = [each for each in report if each.target == "vta"]
+    cycles = exe.regions[row.segment].device.report.cycles
+    assert (row.measured, row.cycles, row.multiply_adds) == ("counter", cycles, single)
+    assert row.milliseconds == pytest.approx(cycles / 3e8 * 1e3)
+
+
 def test_saved_models_open_again(network, tmp_path):
     exe = dlc.compile(network, targets=["vta", HOST])
     exe.save(tmp_path / "model.dlc")
