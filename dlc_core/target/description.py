@@ -212,6 +212,14 @@ class Description:
             raise TargetError(f"the description has no unit {name!r}", hint=f"units: {known}")
         return found
 
+    def unit_for(self, work: str) -> Unit:
+        """The first unit that does a kind of work (`target.units`). Raises TargetError if there is none."""
+        found = next((u for u in self.units if work in u.works), None)
+        if found is None:
+            known = ", ".join(map(str, self.units)) or "none"
+            raise TargetError(f"the description has no unit for {work!r}", hint=f"units: {known}")
+        return found
+
     @property
     def rates(self) -> Rates:
         """The rates for comparing register tiles."""

@@ -3,10 +3,10 @@
     Description(
         memory_scopes=("global", "local", MemoryScope("pad", bytes=128 << 10, banks=32, align=64)),
         units=(
-            Unit("load", COPY, rate=32, latency=64),
+            Unit("load", LOAD, rate=32, latency=64),
             Unit("array", PRODUCT, shape=(16, 16), startup=32),
             Unit("vector", VECTOR, rate=16, startup=8),
-            Unit("store", COPY, rate=32, latency=64),
+            Unit("store", STORE, rate=32, latency=64),
         ),
     )
 
@@ -18,8 +18,9 @@ from __future__ import annotations
 from dlc_core.diag import TargetError
 from dlc_core.support.record import record
 
-COPY, PRODUCT, VECTOR = "copy", "product", "vector"
-"""The work of a unit: copies between main memory and scratchpads; matrix products; elementwise operations."""
+LOAD, STORE, PRODUCT, VECTOR = "load", "store", "product", "vector"
+"""The work of a unit: copies from main memory and to it, matrix products, elementwise operations."""
+WORKS = (LOAD, STORE, PRODUCT, VECTOR)
 
 
 @record(frozen=True)
@@ -72,15 +73,16 @@ class MemoryScope:
 class Unit:
     """A unit with a queue of instructions.
 
-    `work` is COPY, PRODUCT or VECTOR. A copy takes `latency` cycles and moves `rate` bytes per cycle. A
-    vector operation processes `rate` elements per cycle. A matrix product uses an array of `shape` (K, N):
-    per cycle it multiplies one row of K values by a [K, N] block, which stays for at least K rows. Every
-    instruction takes `startup` cycles in addition. `queue` instructions may wait in front of the unit.
+    `work` is LOAD, STORE, PRODUCT or VECTOR, or a tuple of these. A copy takes `latency` cycles and moves
+    `rate` bytes per cycle. A vector operation processes `rate` elements per cycle. A matrix product uses an
+    array of `shape` (K, N): per cycle it multiplies one row of K values by a [K, N] block, which stays for at
+    least K rows. Every instruction takes `startup` cycles in addition. `queue` instructions may wait in front
+    of the unit.
     Raises TargetError for numbers that make no sense.
     """
 
     name: str
-    work: str
+    work: str | tuple[str, ...]
     rate: float = 1.0
     shape: tuple[int, ...] = ()
     startup: int = 0
@@ -88,14 +90,18 @@ class Unit:
     queue: int = 16
 
     def __post_init__(self) -> None:
-        if self.work not in (COPY, PRODUCT, VECTOR):
-            raise TargetError(
-                f"unit {self.name!r} has the work {self.work!r}", hint=f"one of {COPY}, {PRODUCT}, {VECTOR}"
-            )
+        wrong = [work for work in self.works if work not in WORKS]
+        if wrong or not self.works:
+            raise TargetError(f"unit {self.name!r} has the work {self.work!r}", hint=f"of {', '.join(WORKS)}")
         if not self.name or self.rate <= 0 or min(self.startup, self.latency) < 0 or self.queue < 1:
             raise TargetError(f"{self!r} is no unit", why="a number is out of range, or the name is empty")
-        if (self.work == PRODUCT) != (len(self.shape) == 2) or any(size < 1 for size in self.shape):
+        if (PRODUCT in self.works) != (len(self.shape) == 2) or any(size < 1 for size in self.shape):
             raise TargetError(f"unit {self.name!r} has the shape {self.shape}", why="an array has two sizes")
+
+    @property
+    def works(self) -> tuple[str, ...]:
+        """All kinds of work of the unit."""
+        return (self.work,) if isinstance(self.work, str) else tuple(self.work)
 
     def copy_cycles(self, runs: int, run_bytes: float, scope: MemoryScope | None = None) -> int:
         """Cycles to copy `runs` contiguous runs of `run_bytes` bytes each. Each run begins a new cycle."""
@@ -104,16 +110,17 @@ class Unit:
         return self.startup + latency + int(runs * -(-run_bytes // rate))
 
     def product_cycles(self, rows: int, columns: int, depth: int) -> int:
-        """Cycles of a product [rows, depth] by [depth, columns]."""
+        """Cycles of a product [rows, depth] by [depth, columns]. Either operand may stay in the array."""
         deep, wide = self.shape
-        return self.startup + max(rows, deep) * -(-columns // wide) * -(-depth // deep)
+        blocks = min(max(m, deep) * -(-n // wide) for m, n in ((rows, columns), (columns, rows)))
+        return self.startup + blocks * -(-depth // deep)
 
     def vector_cycles(self, elements: int, operations: int = 1) -> int:
         """Cycles of elementwise operations, one after the other."""
         return self.startup + max(1, operations) * int(-(-elements // self.rate))
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.work})"
+        return f"{self.name} ({', '.join(self.works)})"
 
 
-__all__ = ["COPY", "PRODUCT", "VECTOR", "MemoryScope", "Unit"]
+__all__ = ["LOAD", "PRODUCT", "STORE", "VECTOR", "MemoryScope", "Unit"]

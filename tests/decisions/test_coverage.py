@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dlc_core.backend.scratchpad.tiles import TILES
 from dlc_core.decisions import DECISIONS, Choice
 from dlc_core.diag import UsageError
 from dlc_core.driver import context_for, find_target
@@ -18,6 +19,7 @@ from tests.schedule.rules.gpu.test_decisions import FORCED
 ELSEWHERE = {
     "attention.parallel": "tests/algorithms/attention/test_cpu_rule.py forces both",
     "gemm.instructions": "tests/schedule/test_rules_tiles.py has products of both kinds",
+    TILES.name: "tests/backend/scratchpad/test_streams.py forces all",
     "schedule.rule": "drawn at random with the others",
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from dlc_core.diag import TargetError
 from dlc_core.target import Description, MemoryScope, Unit
-from dlc_core.target.units import COPY, PRODUCT, VECTOR
+from dlc_core.target.units import LOAD, PRODUCT, STORE, VECTOR
 
 PAD = MemoryScope("pad", bytes=1 << 16, banks=16, align=64)
 
@@ -34,13 +34,17 @@ def test_a_buffer_takes_whole_banks() -> None:
 
 
 def test_cycles_of_units() -> None:
-    copy = Unit("load", COPY, rate=32, latency=64)
+    copy = Unit("load", LOAD, rate=32, latency=64)
     assert copy.copy_cycles(runs=7, run_bytes=28) == 64 + 7
     assert copy.copy_cycles(runs=1, run_bytes=196) == 64 + 7
     assert copy.copy_cycles(1, 64, MemoryScope("pad", bandwidth=8, latency=10)) == 10 + 8
     array = Unit("array", PRODUCT, shape=(16, 8), startup=5)
     assert array.product_cycles(rows=49, columns=64, depth=147) == 5 + 49 * 8 * 10
     assert array.product_cycles(rows=1, columns=8, depth=16) == 5 + 16
+    assert array.product_cycles(rows=64, columns=4, depth=8) == 5 + 64
+    both = Unit("dma", (LOAD, STORE), rate=8)
+    assert both.works == (LOAD, STORE)
+    assert str(both) == "dma (load, store)"
     assert Unit("vector", VECTOR, rate=16, startup=8).vector_cycles(100, 3) == 8 + 3 * 7
 
 
@@ -51,11 +55,11 @@ def test_cycles_of_units() -> None:
         (lambda: MemoryScope("pad", -1), "out of range"),
         (lambda: MemoryScope("pad", 100, banks=3), "not 3 equal banks"),
         (lambda: MemoryScope("pad", 1024, banks=2, align=384), "no multiple of the alignment"),
-        (lambda: Unit("u", "fly"), "one of copy, product, vector"),
-        (lambda: Unit("u", COPY, rate=0), "out of range"),
+        (lambda: Unit("u", "fly"), "of load, store, product, vector"),
+        (lambda: Unit("u", LOAD, rate=0), "out of range"),
         (lambda: Unit("u", PRODUCT), "an array has two sizes"),
-        (lambda: Unit("u", COPY, shape=(4, 4)), "an array has two sizes"),
-        (lambda: Description(units=(Unit("u", COPY),)).unit("v"), "units: u"),
+        (lambda: Unit("u", LOAD, shape=(4, 4)), "an array has two sizes"),
+        (lambda: Description(units=(Unit("u", LOAD),)).unit("v"), "units: u"),
     ],
 )
 def test_wrong_numbers_are_refused(make, text: str) -> None:

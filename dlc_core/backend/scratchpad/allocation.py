@@ -1,0 +1,58 @@
+"""Placement of tiles in a scratchpad, by live ranges, with banks and alignment.
+
+    place([Request("a", 4096, 0, 5), Request("b", 4096, 6, 9)], scope)     -> (0, 0)      disjoint live ranges
+    place([Request("a", 4096, 0, 5), Request("b", 4096, 3, 9)], scope)     -> (0, 4096)
+
+A tile takes whole banks, so that a copy to one tile and a computation on another one do not meet in a bank.
+Tiles that do not fit in this way are packed at their alignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlc_core.support.record import record
+from dlc_core.target.units import MemoryScope
+
+
+@record(frozen=True)
+class Request:
+    """A tile of `size` bytes that is in use from step `begin` to step `end`, both included."""
+
+    name: str
+    size: int
+    begin: int
+    end: int
+    align: int = 1
+
+
+def place(requests: Sequence[Request], scope: MemoryScope, in_banks: bool = True) -> tuple[int, ...] | None:
+    """The offset of each tile. Tiles whose live ranges overlap are disjoint. None if they do not fit.
+
+    With `in_banks` each tile has banks of its own, if the scope has several. Larger tiles are placed first,
+    each at the lowest offset that is free.
+    """
+    in_banks = in_banks and scope.banks > 1
+    found: dict[int, tuple[int, int]] = {}
+    order = sorted(range(len(requests)), key=lambda i: (-requests[i].size, requests[i].begin, i))
+    for i in order:
+        own = requests[i]
+        unit = scope.bank_bytes if in_banks else max(scope.align, own.align)
+        size = -(-own.size // unit) * unit if in_banks else own.size
+        busy = [
+            span for j, span in found.items() if requests[j].begin <= own.end and own.begin <= requests[j].end
+        ]
+        starts = sorted(-(-start // unit) * unit for start in (0, *(end for _, end in busy)))
+        offset = next((s for s in starts if all(s + size <= low or s >= high for low, high in busy)), 0)
+        if scope.bytes and offset + size > scope.bytes:
+            return None
+        found[i] = offset, offset + size
+    return tuple(found[i][0] for i in range(len(requests)))
+
+
+def needed(requests: Sequence[Request]) -> int:
+    """The most bytes that are in use at once, without alignment."""
+    return max((sum(r.size for r in requests if r.begin <= at.begin <= r.end) for at in requests), default=0)
+
+
+__all__ = ["Request", "needed", "place"]

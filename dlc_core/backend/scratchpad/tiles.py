@@ -1,0 +1,299 @@
+"""The choice of tiles for a contraction on scratchpads, by a formula.
+
+    for tile of m, for tile of n:            or n outside; the operand of the outer loops may stay on the chip
+        for chunk of k:
+            load left, load right            both double-buffered
+            product
+        load what the epilogue reads
+        epilogue, store                      double-buffered
+
+Units run at the same time, so the time is that of the busiest one, and that of what cannot overlap: the first
+loads, the last epilogue and store, and loads of an operand that stays, as far as the products beside them are
+shorter.
+
+    cycles = max(loads, products, epilogues, stores) + first loads + last epilogue and store + exposed loads
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+from dlc_core.backend.scratchpad.problem import BATCH, Axis, Footprint, K, M, N, Problem
+from dlc_core.decisions import Decision
+from dlc_core.diag import ScheduleError
+from dlc_core.support.record import record
+from dlc_core.target.description import Description
+from dlc_core.target.units import LOAD, PRODUCT, STORE, VECTOR, MemoryScope
+
+LEFT, RIGHT = "left", "right"
+Slots = tuple[int, int]
+"""How many tiles exist at once: of operands and results, and of sums."""
+PART = 8 << 10
+"""The bytes of a part of a result that the epilogue computes at once."""
+SMALL = 8 << 10
+"""The most bytes of a tensor of the epilogue that stays on the chip for all tiles."""
+
+
+@record(frozen=True)
+class Tiling:
+    """A schedule: the tile of each axis by its number, and the operand that stays on the chip, or ""."""
+
+    tile: tuple[int, ...]
+    keep: str = ""
+
+
+@record(frozen=True)
+class Scopes:
+    """The memory of operands and results, and that of sums."""
+
+    operands: MemoryScope
+    sums: MemoryScope
+
+
+@record(frozen=True)
+class Plan:
+    """A schedule of a problem on a machine, with its needs and its predicted cycles."""
+
+    problem: Problem
+    tiling: Tiling
+    machine: Description
+    scopes: Scopes
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """The tile by the number of the axis."""
+        return dict(enumerate(self.tiling.tile))
+
+    @property
+    def text(self) -> str:
+        """The tile as M x N x K."""
+        sizes = [math.prod(self.tiling.tile[a.number] for a in self.problem.of(role)) for role in (M, N, K)]
+        return "x".join(map(str, sizes))
+
+    def count(self, *roles: str) -> int:
+        """The number of tiles over all axes of some roles."""
+        return math.prod(
+            -(-a.extent // self.tiling.tile[a.number]) for r in roles for a in self.problem.of(r)
+        )
+
+    def stays(self, extra: Footprint) -> bool:
+        """Whether a tensor of the epilogue is loaded once for all tiles, as biases are."""
+        rows = any(extra.uses(axis) for role in (M, BATCH) for axis in self.problem.of(role))
+        return not rows and extra.bytes(self.whole) <= SMALL
+
+    @property
+    def whole(self) -> dict[int, int]:
+        """The extents of all axes, as a tile."""
+        return {axis.number: axis.extent for axis in self.problem.axes}
+
+    @property
+    def part(self) -> dict[int, int]:
+        """The tile of the epilogue: a part of the tile of sums, along the first dim of the result. It divides
+        the extent of its axis and the tile, so that parts are whole also in the last tile.
+        """
+        sizes, p = self.sizes, self.problem
+        first = next((terms[0][0] for terms in p.target.steps if terms and sizes[terms[0][0]] > 1), None)
+        if first is None or not p.operations:
+            return sizes
+        tile, extent = sizes[first], p.axes[first].extent
+        row = p.target.bytes(sizes) // p.target.itemsize * p.result_bytes // tile
+        common = math.gcd(tile, extent)
+        fitting = [n for n in range(1, common + 1) if common % n == 0 and n * row <= PART]
+        return {**sizes, first: max(fitting, default=1)} if tile * row > PART else sizes
+
+    @property
+    def parts(self) -> int:
+        """The parts of a tile that the epilogue computes one after the other."""
+        return math.prod(-(-a // b) for a, b in zip(self.sizes.values(), self.part.values(), strict=True))
+
+    def kept(self, side: str) -> dict[int, int]:
+        """The tile of an operand: with all of K if it stays on the chip."""
+        sizes = self.sizes
+        if self.tiling.keep == side:
+            sizes.update((a.number, a.extent) for a in self.problem.of(K))
+        return sizes
+
+    def needs(self, slots: Slots = (2, 2)) -> dict[str, int]:
+        """The bytes of each scope, with up to `slots` tiles of each operand or result, and of sums."""
+        p = self.problem
+        tiles = self.count(M, N, BATCH)
+        left = self.count(M, BATCH) if self.tiling.keep == LEFT else tiles * self.count(K)
+        right = self.count(N, BATCH) if self.tiling.keep == RIGHT else tiles * self.count(K)
+        own = [(p.left.bytes(self.kept(LEFT)), left), (p.right.bytes(self.kept(RIGHT)), right)]
+        own += [
+            (extra.bytes(self.whole), 1)
+            if self.stays(extra)
+            else (extra.bytes(self.part), tiles * self.parts)
+            for extra in p.extras
+        ]
+        sums = p.target.bytes(self.sizes)
+        if p.operations:
+            size = p.target.bytes(self.part) // p.target.itemsize * p.result_bytes
+            own.append((size, tiles * self.parts))
+        scopes = self.scopes
+        found = {scopes.operands.name: sum(min(slots[0], n) * scopes.operands.taken(size) for size, n in own)}
+        found[scopes.sums.name] = found.get(scopes.sums.name, 0) + min(slots[1], tiles) * scopes.sums.taken(
+            sums
+        )
+        return found
+
+    def problem_text(self, slots: Slots = (1, 1)) -> str:
+        """Why the tile does not fit; empty if it does."""
+        for name, size in self.needs(slots).items():
+            capacity = self.machine.capacities.get(name, 0)
+            if size > capacity:
+                return f"tile {self.text} needs {size:,} bytes of {name}, it has {capacity:,}"
+        return ""
+
+    def slots(self) -> Slots | None:
+        """The most slots that fit; None if the tile does not fit once."""
+        return next((slots for slots in ((2, 2), (2, 1), (1, 1)) if not self.problem_text(slots)), None)
+
+    def cycles(self, slots: Slots = (2, 2)) -> int:
+        """The predicted cycles with these slots."""
+        p, machine, sizes = self.problem, self.machine, self.sizes
+        load, array = machine.unit_for(LOAD), machine.unit_for(PRODUCT)
+        store, vector = machine.unit_for(STORE), machine.unit_for(VECTOR)
+        tiles, chunks = self.count(M, N, BATCH), self.count(K)
+        # Tiles at the edges are smaller: work is counted as a mean over all tiles, fixed costs for each.
+        part = math.prod(a.extent / sizes[a.number] for a in p.axes) / (tiles * chunks)
+        share = math.prod(a.extent / sizes[a.number] for a in p.axes if a.role != K) / tiles
+
+        def moved(footprint: Footprint, tile: Mapping[int, int], mean: float) -> float:
+            whole = load.copy_cycles(*footprint.runs(tile), self.scopes.operands)
+            fixed = load.copy_cycles(0, 0, self.scopes.operands)
+            return fixed + (whole - fixed) * mean
+
+        left = moved(p.left, self.kept(LEFT), share if self.tiling.keep == LEFT else part)
+        right = moved(p.right, self.kept(RIGHT), share if self.tiling.keep == RIGHT else part)
+        rows, columns, depth = (math.prod(sizes[a.number] for a in p.of(role)) for role in (M, N, K))
+        work = array.startup + (array.product_cycles(rows, columns, depth) - array.startup) * part
+        steps, batches = tiles * chunks, self.count(BATCH)
+        lefts = batches * self.count(M) if self.tiling.keep == LEFT else steps
+        rights = batches * self.count(N) if self.tiling.keep == RIGHT else steps
+        part_of, parts = self.part, self.parts
+        beside = parts * sum(moved(extra, part_of, share) for extra in p.extras if not self.stays(extra))
+        loads = lefts * left + rights * right + tiles * beside
+        elements = p.target.bytes(part_of) // p.target.itemsize
+        tail = parts * (vector.vector_cycles(elements, p.operations) if p.operations else 0)
+        stored = parts * store.copy_cycles(*p.target.runs(part_of), self.scopes.operands)
+        if slots[0] == 1:
+            return round(loads + steps * work + tiles * (tail + stored))
+        # With one tile of sums, products wait for the epilogue of the tile before.
+        products = steps * work + (tiles * (tail or stored) * share if slots[1] == 1 else 0)
+        exposed = 0.0
+        if self.tiling.keep:
+            again = self.count(M if self.tiling.keep == LEFT else N, BATCH) - 1
+            whole = left if self.tiling.keep == LEFT else right
+            exposed = again * max(0.0, whole - 2 * work)
+        busy = max(loads, products, tiles * tail * share, tiles * stored * share)
+        return round(busy + left + right + tail + stored / parts + exposed)
+
+
+TILES = Decision(
+    "scratchpad.tiles",
+    "The tile of a contraction in scratchpads, and the operand that stays on the chip: M x N x K.",
+    ("streamed", LEFT, RIGHT),
+    has_values=True,
+)
+SHOWN = 8
+"""How many plans the report of the choice has."""
+
+
+def choose(problem: Problem, machine: Description, scopes: Scopes) -> Plan:
+    """The plan with the fewest predicted cycles. Raises ScheduleError if no tile fits."""
+    fitting: list[tuple[int, int, Plan]] = []
+    smallest: tuple[int, Plan] | None = None
+    for number, plan in enumerate(plans(problem, machine, scopes)):
+        slots = plan.slots()
+        if slots is not None:
+            fitting.append((plan.cycles(slots), number, plan))
+        elif not fitting:
+            size = sum(plan.needs((1, 1)).values())
+            if smallest is None or size < smallest[0]:
+                smallest = size, plan
+    if not fitting:
+        assert smallest is not None
+        raise ScheduleError("no tile fits", why=smallest[1].problem_text())
+    fitting.sort(key=lambda each: each[:2])
+    cycles = {plan.tiling: predicted for predicted, _, plan in fitting}
+    return TILES.pick(
+        fitting[0][2],
+        lambda: [plan for _, _, plan in fitting],
+        lambda plan: plan.tiling.keep or "streamed",
+        lambda plan: plan.text,
+        cost=lambda plan: cycles[plan.tiling],
+        compared=lambda: [plan for _, _, plan in fitting[:SHOWN]],
+    )
+
+
+def check(plan: Plan) -> None:
+    """Raise ScheduleError for a plan that does not fit. The error names the next smaller tile that does."""
+    why = plan.problem_text()
+    if not why:
+        return
+    tile = list(plan.tiling.tile)
+    order = [a for role in (K, N, M) for a in plan.problem.of(role)]
+    hint = "use larger memories"
+    while any(tile[a.number] > 1 for a in order):
+        axis = max(
+            order, key=lambda a: (tile[a.number] > 1, a.role == K and tile[a.number] > 16, tile[a.number])
+        )
+        tile[axis.number] = -(-tile[axis.number] // 2)
+        smaller = Plan(plan.problem, Tiling(tuple(tile), plan.tiling.keep), plan.machine, plan.scopes)
+        if not smaller.problem_text():
+            hint = f"{smaller.text} fits"
+            break
+    raise ScheduleError(why, hint=hint)
+
+
+def plans(problem: Problem, machine: Description, scopes: Scopes) -> Iterator[Plan]:
+    """The plans that `choose` compares, also those that do not fit."""
+    deep, wide = machine.unit_for(PRODUCT).shape
+    columns = problem.of(N)
+    options = [_options(axis, problem, deep, wide) for axis in problem.axes]
+    for tile in product(*options):
+        for keep in ("", LEFT, RIGHT) if columns and problem.of(M) else ("",):
+            yield Plan(problem, Tiling(tile, keep), machine, scopes)
+
+
+def _options(axis: Axis, problem: Problem, deep: int, wide: int) -> list[int]:
+    """The tiles of an axis that are worth a comparison: parts of nearly equal size."""
+    if axis.extent == 1:
+        return [1]
+    if axis.role == BATCH:
+        return [1]
+    own = problem.of(axis.role)
+    if axis.role == K:
+        # One axis of K is divided into chunks, the longest; windows stay whole.
+        longest = max(own, key=lambda a: a.extent)
+        return _parts(axis.extent, deep, 8) if axis is longest else [axis.extent]
+    last = axis is own[-1]
+    if axis.role == N and len(own) == 1:
+        return _parts(axis.extent, wide, 10)
+    return _parts(axis.extent, 1, 4 if last and len(own) > 1 else 12)
+
+
+def _parts(extent: int, unit: int, most: int) -> list[int]:
+    """Tiles that divide an extent into parts of nearly equal size, multiples of `unit`."""
+    counts = [
+        n for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128) if n <= extent
+    ]
+    found: list[int] = []
+    for count in counts:
+        size = min(extent, -(-extent // (count * unit)) * unit)
+        if size not in found:
+            found.append(size)
+    if found[-1] > unit:
+        found.append(min(unit, extent))
+    return found if len(found) <= most else _spread(found, most)
+
+
+def _spread(values: Sequence[int], most: int) -> list[int]:
+    """Some of the values, among them the first and the last."""
+    return list(dict.fromkeys(values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)))
+
+
+__all__ = ["LEFT", "RIGHT", "TILES", "Plan", "Scopes", "Tiling", "check", "choose", "plans"]
