@@ -1,6 +1,6 @@
 """The static scheduler: the order of the commands in the queues of the units.
 
-Queues are in order, so a command that must wait stops all commands behind it. The scheduler simulates the
+Queues are in order, so a command that must wait stops all later ones. The scheduler simulates the
 units and lets each take, of its next `WINDOW` commands in program order, the one that can start first. A
 copy for the next tile then goes before a copy that waits for a buffer. Dependences between commands are
 kept.

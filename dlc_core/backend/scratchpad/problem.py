@@ -36,7 +36,7 @@ class Axis:
 
 @record(frozen=True)
 class Footprint:
-    """What a tile needs of a tensor."""
+    """The elements of a tensor that a tile needs."""
 
     sizes: tuple[int, ...]
     """The most elements of each dim that are copied from main memory."""

@@ -8,7 +8,7 @@
         epilogue, store                      double-buffered
 
 Units run at the same time, so the time is that of the busiest one, and that of what cannot overlap: the first
-loads, the last epilogue and store, and loads of an operand that stays, as far as the products beside them are
+loads, the last epilogue and store, and loads of an operand that stays, as far as the products at that time are
 shorter.
 
     cycles = max(loads, products, epilogues, stores) + first loads + last epilogue and store + exposed loads
