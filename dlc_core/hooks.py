@@ -11,7 +11,7 @@ modules only when they are used.  If even the declaration's module is slow to im
 
     from dlc_core.hooks import Deferred, hookimpl
 
-    DLC_API = "0.1"  # the version of this interface; dlc refuses a plugin for another one
+    DLC_API = "0.1"  # the version of this interface, or a range: ">=0.1,<0.3"; see docs/stability.md
 
     @hookimpl
     def dlc_targets():
@@ -37,7 +37,9 @@ from typing import Any, Protocol
 import pluggy
 
 API_VERSION = (0, 1)
-"""Version of this interface: below 1.0 a minor version is compatible with itself alone, later a major one."""
+"""Version of this interface. It runs plugins for itself and for the minor version before, from 1.0 on for all
+earlier versions of the major one (`plugin.api_version`).
+"""
 
 PROJECT = "dlc"
 """The entry-point group and the pluggy project name."""

@@ -16,6 +16,7 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Expr, Var, as_expr
 from dlc_core.runtime.interface.encode import decode_expressions
 from dlc_core.runtime.interface.untrusted import LIMIT, boolean, decoding, integer, items, malformed, text
+from dlc_core.support.deprecated import deprecated
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ class Kernel:
     """Whether the kernel has barriers or exchanges values between threads."""
     tensors: tuple[TensorParameter, ...] = ()
     """The tensor descriptors, which precede the other parameters."""
+
+    @property
+    @deprecated("Kernel.has_barriers", since="0.1")
+    def meets(self) -> bool:
+        """The old name of `has_barriers`."""
+        return self.has_barriers
 
     @property
     def shared_bytes(self) -> int:

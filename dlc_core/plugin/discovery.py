@@ -10,6 +10,7 @@ import pluggy
 
 from dlc_core import hooks
 from dlc_core.diag import DlcError, PluginError, similar
+from dlc_core.plugin.api_version import check_version
 from dlc_core.plugin.installed import Source
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
@@ -120,7 +121,7 @@ def _load(manager: pluggy.PluginManager, plugin: Plugin) -> None:
 def register(manager: pluggy.PluginManager, plugin: Plugin, value: object) -> None:
     """Check a plugin's object and add it to `manager`; an error becomes one of its problems."""
     try:
-        _check_interface(value)
+        _check_interface(value, plugin.source.distribution)
         _check_markers(manager, value)
         try:
             manager.register(value, plugin.name)
@@ -148,25 +149,14 @@ def declarations_of(returned: object) -> tuple[Any, ...]:
     return tuple(returned)
 
 
-def _check_interface(value: object) -> None:
+def _check_interface(value: object, distribution: str) -> None:
     if isinstance(value, type):
         raise PluginError(
             f"the entry point names the class {value.__qualname__}", hint="name an instance or a module"
         )
     written_for = getattr(value, "DLC_API", None)
-    if written_for is None:
-        return
-    ours = hooks.API_VERSION
-    try:
-        major, minor = (int(part) for part in str(written_for).split("."))
-    except ValueError:
-        raise PluginError(f"DLC_API is {written_for!r}", why='it must be "<major>.<minor>"') from None
-    fits = (major, minor) == ours if ours[0] == 0 else major == ours[0] and minor <= ours[1]
-    if not fits:
-        raise PluginError(
-            f"the plugin is written for interface {major}.{minor}, this dlc-core has {ours[0]}.{ours[1]}",
-            hint="install versions of the plugin and of dlc-core that fit each other",
-        )
+    if written_for is not None:
+        check_version(written_for, hooks.API_VERSION, distribution)
 
 
 def _check_markers(manager: pluggy.PluginManager, value: object) -> None:

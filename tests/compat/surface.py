@@ -76,3 +76,46 @@ def _signature(value: Any) -> str:
     except (TypeError, ValueError):
         return "(...)"
     return re.sub(r" at 0x[0-9a-f]+", "", text).replace("'", "")
+
+
+def names_of(text: str) -> set[str]:
+    """The names in a surface: those of the module, and `Class.member`."""
+    found, owner = set(), ""
+    for line in text.splitlines():
+        word = re.search(r"(?:class |def |property |staticmethod |classmethod )?(\w+)", line)
+        assert word is not None, line
+        if line.startswith(" "):
+            found.add(f"{owner}.{word[1]}")
+        else:
+            owner = word[1]
+            found.add(owner)
+    return found
+
+
+def c_surface(header: str) -> str:
+    """The declarations of a C header, one in a line: without comments and bodies of functions."""
+    text = re.sub(r"/\*.*?\*/", " ", header, flags=re.DOTALL).replace("\\\n", " ")
+    lines = [line.rstrip() for line in text.split("\n")]
+    macros = [" ".join(line.split()) for line in lines if line.startswith("#define ")]
+    code = "\n".join(line for line in lines if not line.startswith("#"))
+    code = re.sub(r'extern "C" \{', "", code)
+    code = re.sub(r"\)\s*\{.*?\n\}", ");", code, flags=re.DOTALL)
+    found = [" ".join(part.split()) for part in re.findall(r"[^;{]+(?:\{[^}]*\}[^;]*)?;", code)]
+    kept = (line for line in (*macros, *found) if line.strip("} ;") and "__" not in line.partition("(")[0])
+    return "".join(f"{line}\n" for line in kept)
+
+
+def c_names(text: str) -> list[str]:
+    """The names in a surface of a C header, without its guard."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("#define "):
+            found += re.findall(r"^#define (\w+)(?<!_H)\b", line)
+            continue
+        outer = re.sub(r"\{.*\}", " ", line)
+        name = (
+            re.search(r"\(\*(\w+)\)", outer) or re.search(r"(\w+)\(", outer) or re.search(r"(\w+);$", outer)
+        )
+        if name is not None and not line.startswith("enum"):
+            found.append(name[1])
+    return list(dict.fromkeys(found))

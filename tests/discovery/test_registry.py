@@ -312,6 +312,7 @@ def test_the_cause_of_an_unknown_name_is_the_first_broken_plugin():
     ("written_for", "words"),
     [
         ("0.2", "written for interface 0.2"),
+        (">=0.2,<0.4", "written for interface >=0.2,<0.4"),
         ("1.0", "written for interface 1.0"),
         ("new", "DLC_API is 'new'"),
         (1, "DLC_API is 1"),

@@ -10,7 +10,8 @@
      entry = dlc_launches_entry(&list, "main");
      status = dlc_launches_run(&list, entry, scalars, num_scalars, start, context);
 
-   `start` is called for each launch, in order.  The functions allocate memory only during a run. */
+   `start` is called for each launch, in order.  The functions allocate memory only during a run.  Names with
+   two underscores are internal. */
 #ifndef DLC_LAUNCHES_H
 #define DLC_LAUNCHES_H
 
@@ -90,13 +91,13 @@ static inline int64_t dlc_launches_entry(const dlc_launches *list, const char *n
   return DLC_LAUNCHES_NO_ENTRY;
 }
 
-static inline int64_t dlc_launches_div(int64_t a, int64_t b) {
+static inline int64_t dlc_launches__div(int64_t a, int64_t b) {
   int64_t q = b ? a / b : 0;
   return b && a % b && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
 /* The value of an expression, from those of its operands. */
-static inline int64_t dlc_launches_value(const int64_t *row, const int64_t *v, int64_t old) {
+static inline int64_t dlc_launches__value(const int64_t *row, const int64_t *v, int64_t old) {
   const int64_t a = row[0] > 1 ? v[row[1]] : 0, b = row[0] > 4 ? v[row[2]] : 0;
   switch (row[0]) {
     case 0: return row[1]; /* a constant */
@@ -107,8 +108,8 @@ static inline int64_t dlc_launches_value(const int64_t *row, const int64_t *v, i
     case 5: return a + b;
     case 6: return a - b;
     case 7: return a * b;
-    case 8: return dlc_launches_div(a, b);
-    case 9: return a - dlc_launches_div(a, b) * b;
+    case 8: return dlc_launches__div(a, b);
+    case 9: return a - dlc_launches__div(a, b) * b;
     case 10: return b ? a / b : 0;
     case 11: return b ? a % b : 0;
     case 12: return a < b ? a : b;
@@ -130,16 +131,16 @@ typedef struct {
   dlc_launch_window *windows;
   dlc_launch_start start;
   void *context;
-} dlc_launches_call;
+} dlc_launches__call;
 
-static inline void dlc_launches_evaluate(const dlc_launches_call *call) {
+static inline void dlc_launches__evaluate(const dlc_launches__call *call) {
   const int64_t *words = call->list->words, *row = words + words[DLC_LAUNCHES_EXPRS_AT];
   int64_t i;
   for (i = 0; i < words[DLC_LAUNCHES_EXPRS]; i++, row += 4)
-    call->values[i] = dlc_launches_value(row, call->values, call->values[i]);
+    call->values[i] = dlc_launches__value(row, call->values, call->values[i]);
 }
 
-static inline int dlc_launches_one(dlc_launches_call *call, const int64_t *step) {
+static inline int dlc_launches__one(dlc_launches__call *call, const int64_t *step) {
   const dlc_launches *list = call->list;
   const int64_t *kernel = list->words + list->words[DLC_LAUNCHES_KERNELS_AT] + 5 * step[1], *v = call->values;
   dlc_launch launch;
@@ -175,27 +176,27 @@ static inline int dlc_launches_one(dlc_launches_call *call, const int64_t *step)
 }
 
 /* Run steps: 0 is a launch, 1 a loop, 2 a branch; each begins with its kind, and has its length. */
-static inline int dlc_launches_steps(dlc_launches_call *call, const int64_t *step, int64_t count) {
+static inline int dlc_launches__steps(dlc_launches__call *call, const int64_t *step, int64_t count) {
   const int64_t *end = step + count;
   int status = 0;
   while (step < end && !status) {
     if (step[0] == 0) {
       const int64_t *words = call->list->words;
       const int64_t *kernel = words + words[DLC_LAUNCHES_KERNELS_AT] + 5 * step[1];
-      status = dlc_launches_one(call, step);
+      status = dlc_launches__one(call, step);
       step += 2 + 6 + 3 * kernel[1] + kernel[2];
     } else if (step[0] == 1) { /* variable, begin, extent, words of the body */
       const int64_t begin = call->values[step[2]], stop = begin + call->values[step[3]];
       int64_t i;
       for (i = begin; i < stop && !status; i++) {
         call->values[step[1]] = i;
-        dlc_launches_evaluate(call);
-        status = dlc_launches_steps(call, step + 5, step[4]);
+        dlc_launches__evaluate(call);
+        status = dlc_launches__steps(call, step + 5, step[4]);
       }
       step += 5 + step[4];
     } else { /* condition, words of each side */
       const int64_t *side = step + 4 + (call->values[step[1]] ? 0 : step[2]);
-      status = dlc_launches_steps(call, side, call->values[step[1]] ? step[2] : step[3]);
+      status = dlc_launches__steps(call, side, call->values[step[1]] ? step[2] : step[3]);
       step += 4 + step[2] + step[3];
     }
   }
@@ -206,7 +207,7 @@ static inline int dlc_launches_steps(dlc_launches_call *call, const int64_t *ste
 static inline int dlc_launches_run(const dlc_launches *list, int64_t entry, const int64_t *scalars,
                                    size_t num_scalars, dlc_launch_start start, void *context) {
   const int64_t *words = list->words, *one;
-  dlc_launches_call call;
+  dlc_launches__call call;
   int status = DLC_LAUNCHES_NO_MEMORY;
   size_t i;
   if (entry < 0 || entry >= list->num_entries) return DLC_LAUNCHES_NO_ENTRY;
@@ -220,8 +221,8 @@ static inline int dlc_launches_run(const dlc_launches *list, int64_t entry, cons
   call.windows = (dlc_launch_window *)calloc((size_t)words[DLC_LAUNCHES_BUFFERS] + 1, sizeof *call.windows);
   if (call.values && call.scalars && call.windows) {
     for (i = 0; i < num_scalars; i++) call.values[words[one[3] + (int64_t)i]] = scalars[i];
-    dlc_launches_evaluate(&call);
-    status = dlc_launches_steps(&call, words + one[4], one[5]);
+    dlc_launches__evaluate(&call);
+    status = dlc_launches__steps(&call, words + one[4], one[5]);
   }
   free(call.values);
   free(call.scalars);
