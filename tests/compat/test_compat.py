@@ -48,7 +48,7 @@ ADVICE = (
 )
 SURFACES = {
     "backend": (backend, list(backend.__all__)),
-    "deploy": (deploy, list(deploy.__all__)),
+    "deploy": (deploy, [name for name in deploy.__all__ if name != "HEADERS"]),
     "device": (device, ["Device", "HostMemory", "Loaded"]),
     "hooks": (hooks, [*hooks.__all__, *HOOKS]),
     "target": (target, list(target.__all__)),
