@@ -399,7 +399,10 @@ class Executable(LoadableModel, InSteps):
     def _caller_of(self, loaded: Any) -> Caller:
         if self.program is not None:
             regions = {name: region._caller or region._load() for name, region in self.regions.items()}
-            return hosted.Hosted(self.signature, self.device, loaded, self.program, self.weights, regions)
+            lanes = hosted.lanes_of(self.device, {n: region.device for n, region in self.regions.items()})
+            return hosted.Hosted(
+                self.signature, self.device, loaded, self.program, self.weights, regions, lanes
+            )
         return caller_for(self.signature, self.device, loaded.entry(self.entry), self.weights)
 
 

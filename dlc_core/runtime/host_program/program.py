@@ -26,7 +26,7 @@ from dlc_core.op.lookup import registered_ops
 from dlc_core.runtime.call.callers import caller_for
 from dlc_core.runtime.call.checked import Allocating, Caller, Host, device_errors
 from dlc_core.runtime.call.copying import Copying
-from dlc_core.runtime.device import Device
+from dlc_core.runtime.device import Device, is_queued
 from dlc_core.runtime.guard.faults import started
 from dlc_core.runtime.host_program.footprint import device_bytes, host_bytes
 from dlc_core.runtime.host_program.resident import Pool, ResidentValue, to_host
@@ -100,20 +100,39 @@ def _view(weights: Host, name: str, shape: tuple[int, ...], offset: int) -> Host
     return weights[offset:end].view(type_).reshape(shape)
 
 
-def device_bytes_of(program: Program, weights: Host, devices: Mapping[str, str]) -> dict[str, int | None]:
+def device_bytes_of(
+    program: Program, weights: Host, devices: Mapping[str, str], lanes: Mapping[str, str]
+) -> dict[str, int | None]:
     """The peak bytes of a call's values on each device. `devices` names the devices of segments. None if
     sizes depend on dims.
     """
-    segments = {**program.segments, **devices}
-    return device_bytes(Steps(program.function(weights), _not_loaded, segments, devices), devices)
+    segments = {**program.segments, **devices, **lanes}
+    steps = Steps(program.function(weights), _not_loaded, segments, devices, lanes=lanes)
+    return device_bytes(steps, devices)
 
 
 def host_bytes_of(
-    program: Program, weights: Host, regions: Collection[str], bytes_of: Callable[[TensorType], int | None]
+    program: Program,
+    weights: Host,
+    regions: Collection[str],
+    bytes_of: Callable[[TensorType], int | None],
+    lanes: Mapping[str, str],
 ) -> int | None:
     """The peak bytes of a call's values, with the sizes of `bytes_of`; None if it does not know one."""
     segments = {*program.segments, *regions}
-    return host_bytes(Steps(program.function(weights), _not_loaded, segments), bytes_of)
+    steps = Steps(program.function(weights), _not_loaded, segments, lanes=lanes)
+    return host_bytes(steps, bytes_of)
+
+
+def lanes_of(device: Device | None, regions: Mapping[str, Device | None]) -> dict[str, str]:
+    """The devices of the regions that may run in threads of their own: launches on other devices than that of
+    the model, which block.
+    """
+    return {
+        name: own.name
+        for name, own in regions.items()
+        if own is not None and own is not device and not is_queued(own)
+    }
 
 
 def data_dim_bounds(program: Program, weights: Host) -> list[tuple[Var, Expr]]:
@@ -142,8 +161,11 @@ class Hosted(Allocating):
         program: Program,
         weights: Host,
         regions: Mapping[str, Caller],
+        lanes: Mapping[str, str],
     ) -> None:
-        """`regions` are the callers of regions on other devices."""
+        """`regions` are the callers of regions on other devices, `lanes` those that may run in threads of
+        their own (`lanes_of`).
+        """
         super().__init__(signature)
         self._segments: dict[str, Caller] = {
             name: caller_for(own, device, loaded.entry(name), weights)
@@ -159,7 +181,7 @@ class Hosted(Allocating):
         }
         devices = {n: c.device.name for n, c in self._segments.items() if isinstance(c, Copying)}
         run = self._run_resident if devices else self._run_segment
-        self._steps = Steps(program.function(weights), run, self._segments, devices or None)
+        self._steps = Steps(program.function(weights), run, self._segments, devices or None, lanes=lanes)
 
     @property
     def segments(self) -> Mapping[str, Caller]:
@@ -222,4 +244,4 @@ def _unaliased(results: list[Host], given: Sequence[Host]) -> list[Host]:
     return copies
 
 
-__all__ = ["Hosted", "Program", "device_bytes_of", "flat_results"]
+__all__ = ["Hosted", "Program", "device_bytes_of", "flat_results", "lanes_of"]

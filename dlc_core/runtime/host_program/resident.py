@@ -97,9 +97,10 @@ def _free_all(device: Device, free: dict[int, list[int]], returned: deque[tuple[
 class ResidentValue:
     """A value that is on the host, on devices, or both."""
 
-    __slots__ = ("_host", "_on")
+    __slots__ = ("_host", "_lock", "_on")
 
     def __init__(self, host: Host | None = None, on: NDArray | None = None) -> None:
+        self._lock = threading.RLock()  # launches in several threads may need the value
         self._host = host
         self._on: dict[int, NDArray] = {} if on is None else {id(on.device): on}
 
@@ -111,20 +112,22 @@ class ResidentValue:
 
     def host(self) -> Host:
         """The value as a host array. If necessary, it waits for the device and copies."""
-        if self._host is None:
-            array = next(iter(self._on.values()))
-            with device_errors(array.device):
-                self._host = array.numpy()
-        return self._host
+        with self._lock:
+            if self._host is None:
+                array = next(iter(self._on.values()))
+                with device_errors(array.device):
+                    self._host = array.numpy()
+            return self._host
 
     def on_device(self, pool: Pool) -> NDArray:
         """The value as an array on a device. If necessary, it is copied."""
-        found = self._on.get(id(pool.device))
-        if found is None:
-            if self._host is None:
-                found = next(filter(None, map(pool.copy_from, self._on.values())), None)
-            found = self._on[id(pool.device)] = pool.upload(self.host()) if found is None else found
-        return found
+        with self._lock:
+            found = self._on.get(id(pool.device))
+            if found is None:
+                if self._host is None:
+                    found = next(filter(None, map(pool.copy_from, self._on.values())), None)
+                found = self._on[id(pool.device)] = pool.upload(self.host()) if found is None else found
+            return found
 
     def item(self) -> Any:
         """The Python value of a single element, for conditions."""

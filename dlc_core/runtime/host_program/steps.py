@@ -41,6 +41,13 @@ from dlc_core.op.declare import OpDecl, fresh_dims
 from dlc_core.op.depth import nested_call
 from dlc_core.op.reference import apply, evaluate, evaluate_dim, solve_formula
 from dlc_core.runtime.host_program.nodes import FUNCTIONS
+from dlc_core.runtime.host_program.overlap import (
+    Running,
+    end_all,
+    launches_beside,
+    run_beside,
+    tuples_last,
+)
 from dlc_core.runtime.host_program.resident import to_host, to_resident
 
 Run = Callable[[str, list[Any], int], list[Any]]
@@ -173,13 +180,17 @@ class Steps:
         devices: Mapping[str, str] | None = None,
         functions: Functions | None = None,
         watch: Watch | None = None,
+        lanes: Mapping[str, str] | None = None,
     ) -> None:
-        """`watch` may replace the step of a node that the host computes. It is given arrays."""
+        """`watch` may replace the step of a node that the host computes. It is given arrays. `lanes` names
+        the device of each segment that may run in another thread, at the same time as later steps.
+        """
         self._run = run
         self._watch = watch
         self._segments = segments
         self._functions = Functions(function) if functions is None else functions
         self._devices = devices
+        self._lanes = lanes or {}
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
@@ -211,15 +222,30 @@ class Steps:
         deferred = [c for c in conditions if not unknown.isdisjoint(c.dims)]
         if devices is not None:
             computed = launches_first(computed, devices)
+        beside: dict[Node, int] = {}
+        if lanes:
+            order = tuples_last(launches_first(computed, {**(devices or {}), **lanes}))
+            found = launches_beside(order, lanes)
+            beside = {n: needed for n, needed in found.items() if unknown.isdisjoint(_new_dims(n))}
+            computed = order if beside else computed
         last = {arg: i for i, n in enumerate(computed) for arg in n.args}
+        for n, needed in beside.items():  # its arguments live until it has ended
+            last.update((arg, max(last[arg], needed)) for arg in n.args)
         last.pop(function.body, None)
         self.order: list[tuple[Node, list[Node]]] = []
         """The nodes in the order of execution, each with the arguments that no later node uses."""
         self.bodies: dict[Node, list[Steps]] = {}
         """The steps of the bodies of control flow."""
         self._steps: list[tuple[Step, int, tuple[int, ...], Node]] = []
+        dying: dict[int, list[Node]] = {}
+        for arg in dict.fromkeys(a for n in computed for a in n.args if a.op is not CONST):
+            dying.setdefault(last.get(arg, -1), []).append(arg)
+        self._joins: dict[int, list[int]] = {}
+        """By the index of a step, the slots of launches that it waits for."""
+        for n, needed in beside.items():
+            self._joins.setdefault(needed, []).append(self._slots[n])
         for i, n in enumerate(computed):
-            dead = [a for a in dict.fromkeys(n.args) if last.get(a) == i and a.op is not CONST]
+            dead = dying.get(i, [])
             slots = [self._slots[a] for a in n.args]
             step = self._step(n, slots) if devices is None else self._resident_step(n, slots)
             computed_here = _dim_sources(n.type, [v for v in _new_dims(n) if v in unknown])
@@ -228,9 +254,12 @@ class Steps:
                 ready = [c for c in deferred if unknown.isdisjoint(c.dims)]
                 deferred = [c for c in deferred if c not in ready]
                 step = _checking(step, computed_here, ready, isinstance(n.type, TupleType))
+            if beside and n.op is CALL_PRIM and n.attrs["symbol"] in self._lanes:
+                step = _in_lane(step, self._lanes[n.attrs["symbol"]], n in beside)
             self._steps.append((step, self._slots[n], tuple(self._slots[a] for a in dead), n))
             self.order.append((n, dead))
         self._result = self._slots[function.body]
+        self._node_at = {self._slots[n]: n for n in beside}
 
     def __call__(self, arrays: Sequence[Any], threads: int, outer: Mapping[Var, int] | None = None) -> Any:
         """Run the steps. For a body of control flow, `outer` has the dims of the function that
@@ -246,6 +275,9 @@ class Steps:
         for position, axis, formula in self._param_formulas:
             solve_formula(formula, arrays[position].shape[axis], dims)
         check_conditions(self._conditions, dims, evaluate_dim)
+        if self._joins:
+            self._run_beside(values, dims, threads)
+            return values[self._result]
         for step, slot, dead, n in self._steps:
             try:
                 values[slot] = step(values, dims, threads)
@@ -254,6 +286,32 @@ class Steps:
             for index in dead:
                 values[index] = None
         return values[self._result]
+
+    def _run_beside(self, values: list[Any], dims: Symbols, threads: int) -> None:
+        """Run the steps, some of which run in other threads. All have ended when this returns or raises."""
+        values.append({})
+        try:
+            for i, (step, slot, dead, n) in enumerate(self._steps):
+                self._join(i, values)
+                try:
+                    values[slot] = step(values, dims, threads)
+                except DlcError as error:
+                    raise error.at(n.spans) from error.__cause__
+                for index in dead:
+                    values[index] = None
+            self._join(len(self._steps), values)
+        except BaseException:
+            end_all(values)
+            raise
+
+    def _join(self, step: int, values: list[Any]) -> None:
+        """Wait for the launches that a step needs."""
+        for slot in self._joins.get(step, ()):
+            running: Running = values[slot]
+            try:
+                values[slot] = running.result()
+            except DlcError as error:
+                raise error.at(self._node_at[slot].spans) from error.__cause__
 
     def _slot(self, n: Node, value: Any) -> None:
         self._slots[n] = len(self._template)
@@ -310,7 +368,7 @@ class Steps:
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
             if symbol not in functions:
                 functions[symbol] = Steps(
-                    made[symbol], self._run, self._segments, self._devices, made, self._watch
+                    made[symbol], self._run, self._segments, self._devices, made, self._watch, self._lanes
                 )
             return nested_call(symbol, lambda: functions[symbol]([values[i] for i in slots], threads))
 
@@ -318,7 +376,7 @@ class Steps:
 
     def _control(self, n: Node, decl: OpDecl, slots: Sequence[int]) -> Step:
         bodies = {
-            k: Steps(v, self._run, self._segments, self._devices, self._functions, self._watch)
+            k: Steps(v, self._run, self._segments, self._devices, self._functions, self._watch, self._lanes)
             for k, v in n.attrs.items()
             if isinstance(v, Function)
         }
@@ -347,6 +405,25 @@ class Steps:
             return to_resident(found) if resident else found
 
         return step
+
+
+def _in_lane(step: Step, lane: str, is_beside: bool) -> Step:
+    """A launch after the earlier ones of its device that run in other threads; with `is_beside` it runs in
+    another thread itself, and its value is `Running`. The last of `values` has the last such launch of each
+    device.
+    """
+
+    def launch(values: list[Any], dims: Symbols, threads: int) -> Any:
+        latest: dict[str, Running] = values[-1]
+        before = latest.get(lane)
+        if is_beside:
+            latest[lane] = run_beside(lambda: step(values, dims, threads), before)
+            return latest[lane]
+        if before is not None:
+            before.wait()
+        return step(values, dims, threads)
+
+    return launch
 
 
 def _checking(

@@ -330,7 +330,8 @@ def _device_memory(exe: CompiledModel) -> dict[str, int | None]:
     parts = [(name, region) for name, region in exe.regions.items()]
     parts += [(name, exe) for name in exe.program.segments]
     devices = {name: part.target.kind.device for name, part in parts if not shares_memory(part.device)}
-    return hosted.device_bytes_of(exe.program, exe.weights, devices) if devices else {}
+    lanes = hosted.lanes_of(exe.device, {name: region.device for name, region in exe.regions.items()})
+    return hosted.device_bytes_of(exe.program, exe.weights, devices, lanes) if devices else {}
 
 
 def _segments(exe: CompiledModel) -> Iterator[Segment]:

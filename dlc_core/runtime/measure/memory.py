@@ -186,7 +186,8 @@ def _program_bytes(
         size = _total([type_])
         return None if size is None else upper(size, ranges)
 
-    parts.append(hosted.host_bytes_of(exe.program, exe.weights, (*exe.regions,), bytes_of))
+    lanes = hosted.lanes_of(exe.device, {name: region.device for name, region in exe.regions.items()})
+    parts.append(hosted.host_bytes_of(exe.program, exe.weights, (*exe.regions,), bytes_of, lanes))
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
 
