@@ -43,6 +43,7 @@ _LAZY = {
     "register_foreign": ("dlc_core.foreign", "register_foreign"),
     "prim_func_pass": ("dlc_core.passes.tir.base", "prim_func_pass"),
     "quantize": ("dlc_core.quantization", "quantize"),
+    "quantize_weights": ("dlc_core.quantization", "quantize_weights"),
     "script": ("dlc_core.script", ""),
     "targets": ("dlc_core.driver", "targets"),
     "te": ("dlc_core.te", ""),

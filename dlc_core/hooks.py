@@ -172,6 +172,15 @@ def dlc_dtypes() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_quant_formats() -> Iterable[Declaration]:
+    """Formats of weights in packed groups: element, group, scale, zero point, layout (`op.quant_format`).
+
+    Example: `return [QuantFormat("npu3", "uint3", 64, "float16", zero=True)]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_frontends() -> Iterable[Frontend]:
     """Readers of model files: `name`, `suffixes`, `load(model, context) -> IRModule`.
 

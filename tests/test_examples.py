@@ -41,6 +41,7 @@ SCRIPTS = (
     "wasm/build_and_run.py",
     "op_plugin/use_it.py",
     "dtypes/posit8.py",
+    "dtypes/mx_block.py",
     "classic/tvmscript_add_one.py",
     "classic/tvmscript_mlp.py",
     "classic/vector_add.py",

@@ -17,29 +17,35 @@ from dlc_core.plugin.registry import registry
 
 def dtypes(
     name: Annotated[str | None, typer.Argument(help="Show only this dtype.", metavar="NAME")] = None,
+    formats: Annotated[
+        bool, typer.Option("--formats", help="List the quantisation formats of weights instead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the element types: those of the core, and those that plugins declare.
 
     `bits` are those of a code, `storage` those of an element in memory. Arithmetic is native where the target
     computes in the dtype, and else emulated. If it is not emulated, other targets refuse it. Nothing is
-    computed in dtypes for storage.
+    computed in dtypes for storage. A quantisation format stores groups of weights with a scale each.
 
     Examples:
 
     - `dlc dtypes`
     - `dlc dtypes posit8`
+    - `dlc dtypes --formats`
     - `dlc dtypes --json`
     """
-    declared = registry().dtypes
-    known = {each: _record(each) for each in (*CORE_DTYPES, *declared)}
+    if formats:
+        known = {each: _format(each) for each in registry().quant_formats}
+    else:
+        known = {each: _record(each) for each in (*CORE_DTYPES, *registry().dtypes)}
     if name is None:
         print_records(list(known.values()), as_json=as_json)
         return
     if name not in known:
         close = similar(name, known)
         hint = f"did you mean {close[0]!r}?" if close else "`dlc dtypes` lists all"
-        raise UsageError(f"there is no dtype {name!r}", hint=hint)
+        raise UsageError(f"there is no {'format' if formats else 'dtype'} {name!r}", hint=hint)
     print_records([known[name]], as_json=as_json)
 
 
@@ -58,6 +64,21 @@ def _record(name: str) -> dict[str, Any]:
         "arithmetic": arithmetic,
         "plugin": "core" if decl is None else declared.provider(name),
         "what": "" if decl is None else decl.doc,
+    }
+
+
+def _format(name: str) -> dict[str, Any]:
+    declared = registry().quant_formats
+    made = declared[name]
+    return {
+        "format": name,
+        "element": made.element,
+        "group": made.group,
+        "scale": made.scale,
+        "zero": "for each group" if made.zero else str(made.offset) if made.offset else "no",
+        "bits per weight": made.bits_per_weight,
+        "plugin": declared.provider(name),
+        "what": made.doc,
     }
 
 

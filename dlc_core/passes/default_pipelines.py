@@ -23,6 +23,7 @@ GRAPH = (
     "simplify",
     "fold_quantization",
     "pack_weights",
+    "pack_groups",
     "fold_constants",
     "constant_state",
     "empty_branches",
@@ -42,6 +43,8 @@ GRAPH = (
     "partition",
     # After partitioners, which may add calls of foreign functions.
     "host_foreign",
+    # After partitioners, which may take products with packed weights.
+    "unpack_groups",
     # Choices for this target.  Algorithms and dtypes depend on the layout and on merged GEMMs.  Padding comes
     # last, because it depends on the dtype.
     "merge_products",

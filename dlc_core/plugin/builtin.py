@@ -76,6 +76,13 @@ def dlc_passes() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_quant_formats() -> Iterable[Declaration]:
+    from dlc_core.op.formats import FORMATS
+
+    return FORMATS
+
+
+@hookimpl
 def dlc_plans() -> Iterable[Declaration]:
     return from_slices("dlc_plans")
 

@@ -28,7 +28,7 @@ from dlc_core.foreign.lookup import set_foreign_lookup, set_source_loader
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.ir.declared import set_dtype_finder
 from dlc_core.ir.plan_classes import set_plan_finder
-from dlc_core.op.lookup import set_op_lookup
+from dlc_core.op.lookup import set_format_lookup, set_op_lookup
 from dlc_core.plugin import builtin
 from dlc_core.plugin.categories import CATEGORIES, check_declaration
 from dlc_core.plugin.discovery import (
@@ -234,6 +234,7 @@ class Registry:
     passes = _CategoryOf()
     plans = _CategoryOf()
     dtypes = _CategoryOf()
+    quant_formats = _CategoryOf()
     frontends = _CategoryOf()
     importers = _CategoryOf()
     targets = _CategoryOf()
@@ -491,11 +492,16 @@ def _dtypes() -> Category:
     return registry().dtypes
 
 
+def _quant_formats() -> Mapping[str, Any]:
+    return registry().quant_formats
+
+
 def _foreign_functions() -> Mapping[str, Any]:
     return registry().foreign_functions
 
 
 set_op_lookup(_known_ops)
+set_format_lookup(_quant_formats)
 set_foreign_lookup(_foreign_functions)
 set_source_loader("c", lambda source: library.source_address(source))
 set_plan_finder(_plan_classes)

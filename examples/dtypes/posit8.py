@@ -1,7 +1,6 @@
 """A declared dtype: posit<8,0>, and a matrix product in it, with float32 sums, on three targets.
 
-A posit has a sign, a run of equal bits (the regime, a power of two) and a fraction. Code 0x80 is NaN. No
-number but 0 is rounded to 0, and numbers beyond the largest posit are rounded to it.
+A posit has a sign, a run of equal bits (the regime, a power of two) and a fraction. Code 0x80 is NaN.
 """
 
 import sys

@@ -45,6 +45,12 @@ def test_dtypes_of_the_core_and_of_plugins(dlc, dlc_json):
         assert records["float12"]["arithmetic"] == "native only"
         assert [record["dtype"] for record in dlc_json("dtypes", "posit8")] == ["posit8"]
         assert "saturate" in dlc("dtypes", "sat6")
+    formats = {record["format"]: record for record in dlc_json("dtypes", "--formats")}
+    assert (
+        formats["mxfp4"] | {"element": "float4_e2m1fn", "group": 32, "bits per weight": 4.25}
+        == formats["mxfp4"]
+    )
+    assert formats["int4g32"]["zero"] == "8"
     assert "did you mean 'float16'?" in dlc("dtypes", "flaot16", code=2)
 
 

@@ -23,11 +23,11 @@ with fresh_registry({}):
 
 TEXT = (
     "resolve_calls | infer | simplify | fold_quantization"
-    " | pack_weights | fold_constants | constant_state | empty_branches"
+    " | pack_weights | pack_groups | fold_constants | constant_state | empty_branches"
     " | limit_nms"
     " | recompose | attention | expand_composites | bound_results"
     " | fold_batch_norm | simplify | fold_constants"
-    " | fold_scale_axis | partition | host_foreign | merge_products"
+    " | fold_scale_axis | partition | host_foreign | unpack_groups | merge_products"
     " | convert_layout | arrange_resizes | phases | winograd | row_filter | strassen | mixed_precision"
     " | unsign_bytes | align_channels"
     " | simplify | fold_constants | cse | dead_code | stream_rows | fuse"

@@ -15,6 +15,7 @@ from dlc_core.passes.graph.fold_constants import FoldConstants
 from dlc_core.passes.graph.fold_quantization import FoldQuantization
 from dlc_core.passes.graph.fold_scale_axis import FoldScaleAxis
 from dlc_core.passes.graph.fuse import Fuse
+from dlc_core.passes.graph.group_weights import PackGroups, UnpackGroups
 from dlc_core.passes.graph.host_foreign import HostForeign
 from dlc_core.passes.graph.infer import Infer, NoteConditions
 from dlc_core.passes.graph.limit_nms import LimitNms
@@ -41,6 +42,8 @@ PASSES = (
     Simplify,
     FoldQuantization,
     PackWeights,
+    PackGroups,
+    UnpackGroups,
     FoldConstants,
     ConstantState,
     EmptyBranches,
@@ -90,6 +93,7 @@ __all__ = [
     "MergeProducts",
     "MixedPrecision",
     "NoteConditions",
+    "PackGroups",
     "PackWeights",
     "Partition",
     "Phases",
@@ -97,5 +101,6 @@ __all__ = [
     "ResolveCalls",
     "Simplify",
     "StreamRows",
+    "UnpackGroups",
     "UnsignBytes",
 ]

@@ -13,6 +13,7 @@ unknown number of rows counts as few.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from dlc_core.decisions import Decision
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, const_array, constant, rewrite
+from dlc_core.ir.types import Dim
 from dlc_core.op.declare import NDArray
 from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.op.std.packed_product import WIDTHS, packed, unpacked
@@ -65,22 +67,22 @@ class PackWeights(GraphPass):
         return None
 
     def _stay_packed(self, old: Node, args: tuple[Node, ...]) -> bool:
-        preferred = "packed" if self._has_few_rows(args[0]) else "floats"
-        reasons = {
-            "packed": f"more than {self._max_rows} rows would unpack each weight again",
-            "floats": f"at most {self._max_rows} rows are memory-bound: packed weights are fewer bytes",
-        }
-        where = f"{args[0].shape} {args[1].shape}"
-        chosen = STORED.choose(preferred, where=where, refused=reasons.__getitem__, spans=old.spans)
-        return chosen == "packed"
+        return stored_choice(old, args[0].shape[:-1], self.rows) == "packed"
 
-    @property
-    def _max_rows(self) -> int:
-        return WEIGHTS.packed_rows if self.rows is None else self.rows
 
-    def _has_few_rows(self, x: Node) -> bool:
-        lead = x.shape[:-1]
-        return not all(isinstance(d, int) for d in lead) or math.prod(lead) <= self._max_rows
+def stored_choice(product: Node, lead: Sequence[Dim], rows: int | None) -> str:
+    """Choose how a product stores its weights. `lead` are the dims of its rows, and `rows` is the largest
+    number that keeps packed weights; None takes the heuristic.
+    """
+    most = WEIGHTS.packed_rows if rows is None else rows
+    few = not all(isinstance(d, int) for d in lead) or math.prod(map(int, lead)) <= most  # type: ignore[arg-type]
+    reasons = {
+        "packed": f"more than {most} rows would unpack each weight again",
+        "floats": f"at most {most} rows are memory-bound: packed weights are fewer bytes",
+    }
+    where = " ".join(str(arg.shape) for arg in product.args[:2])
+    preferred = "packed" if few else "floats"
+    return STORED.choose(preferred, where=where, refused=reasons.__getitem__, spans=product.spans)
 
 
 def _as_floats(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -140,4 +142,4 @@ def _blocks(value: Node, shape: tuple[int, ...], transposed: bool) -> NDArray | 
     return np.ascontiguousarray(np.broadcast_to(matrix, (matrix.shape[0], columns)))
 
 
-__all__ = ["PackWeights"]
+__all__ = ["PackWeights", "stored_choice"]

@@ -31,7 +31,7 @@ from dlc_core.ir.expr import (
     select,
 )
 from dlc_core.op.lower_dtype import lowered_decode, lowered_encode, refused
-from dlc_core.passes.tir.narrow_floats import decoded, encoded, rounded
+from dlc_core.op.narrow_floats import decoded, encoded, rounded
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import Let, PrimFunc, Stmt, Store

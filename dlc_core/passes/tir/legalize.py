@@ -18,10 +18,10 @@ from dlc_core.ir.expr import (
     Expr,
     post_order,
 )
+from dlc_core.op.narrow_floats import NARROW_FLOATS
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.dtype_walker import LegalDtypes
-from dlc_core.passes.tir.narrow_floats import NARROW_FLOATS
 from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, PrimFunc, View

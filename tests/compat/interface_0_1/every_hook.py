@@ -18,6 +18,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op.declare import FLOATS, Attr, op
 from dlc_core.op.infer import same_type
 from dlc_core.op.lower import elementwise
+from dlc_core.op.quant_format import QuantFormat
 from dlc_core.op.samples import unary_samples
 from dlc_core.passes import Pass
 from dlc_core.rewrite import Rule, const_var, match_op, var
@@ -287,6 +288,11 @@ def dlc_dtypes():
             half_byte,
         )
     ]
+
+
+@hookimpl
+def dlc_quant_formats():
+    return [QuantFormat("frozen4", "frozen4", 16, "float16", zero=True)]
 
 
 @hookimpl

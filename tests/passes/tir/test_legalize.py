@@ -8,8 +8,8 @@ import pytest
 import dlc_core as dlc
 from dlc_core.diag import UnsupportedError
 from dlc_core.ir.dtype import dtype
+from dlc_core.op.narrow_floats import FORMATS
 from dlc_core.passes.tir.legalize import SMALL_INTS, LegalizeDtypes
-from dlc_core.passes.tir.narrow_floats import FORMATS
 from dlc_core.script import parse, script
 from dlc_core.testing.prim_passes import make_arguments, parse_func, run_func
 from dlc_core.testing.programs import random_prim_func
