@@ -81,7 +81,8 @@ def _matmul_lower(type_: TensorType, attrs: Attrs, x: te.Tensor, *parts: te.Tens
         point = zero[0][b.var, n] if zero else None
         weight = made.weight(code, scale[b.var, n], point, str(wide))
         k = b.var * made.group + flattened(at, [const(extent) for extent in extents])
-        return te.sum(cast_to(wide, x[(*unflattened(row, lead), k)]) * weight, axis=[b, *inner])
+        left = (*unflattened(row, lead), k)
+        return te.sum(cast_to(wide, x[left]) * weight, axis=[b, *inner])
 
     total = te.compute((rows, columns), product, "matmul")
     return compute(
