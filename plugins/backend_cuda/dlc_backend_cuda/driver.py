@@ -6,9 +6,10 @@ an address space.
 
 from __future__ import annotations
 
+import atexit
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -55,6 +56,36 @@ def problem() -> str | None:
     return problem_of(_pycuda)
 
 
+class Memory:
+    """An allocation of the pool.
+
+    pycuda returns it to the pool only while a context is current: its destructor otherwise ends the process.
+    The garbage collector may run it in any thread, also when the interpreter exits, so the functions that
+    make the context current are attributes.
+    """
+
+    def __init__(self, allocation: Any, push: Callable[[], None], pop: Callable[[], None]) -> None:
+        self._allocation, self._push, self._pop = allocation, push, pop
+
+    def __int__(self) -> int:
+        return int(self._allocation)
+
+    def free(self) -> None:
+        """Return the memory to the pool."""
+        allocation, self._allocation = self._allocation, None
+        if allocation is None:
+            return
+        self._push()
+        try:
+            allocation.free()
+            del allocation
+        finally:
+            self._pop()
+
+    def __del__(self) -> None:
+        self.free()
+
+
 class PycudaDriver:
     """See `dlc_core.backend.stream.Driver`."""
 
@@ -83,6 +114,7 @@ class PycudaDriver:
             self._stream = cuda.Stream()
             self._pool = DeviceMemoryPool()
             self._graphs = Graphs.found()
+        atexit.register(self._close)
         self._staging = threading.Lock()
         self._stage: list[tuple[Bytes, Any]] = []
         """Page-locked buffers, each with the event that is recorded after its last copy."""
@@ -100,13 +132,20 @@ class PycudaDriver:
         finally:
             cuda.Context.pop()
 
-    def alloc(self, size: int) -> Any:
+    def alloc(self, size: int) -> Memory:
         with self._current():
             try:
-                return self._pool.allocate(max(1, size))
+                made = self._pool.allocate(max(1, size))
             except self._cuda.MemoryError:
                 self._pool.free_held()
-                return self._pool.allocate(max(1, size))
+                made = self._pool.allocate(max(1, size))
+        return Memory(made, self._context.push, self._cuda.Context.pop)
+
+    def _close(self) -> None:
+        """Free the pool while its context can still be current."""
+        with suppress(RuntimeFailure), self._current():
+            self._stream.synchronize()
+            self._pool.stop_holding()
 
     def _stages(self) -> list[tuple[Bytes, Any]]:
         if not self._stage:

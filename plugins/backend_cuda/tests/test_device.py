@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dlc_backend_cuda.device import CudaDevice, image_for
+from dlc_backend_cuda.driver import Memory
 from dlc_backend_cuda.graphs import Graphs
 
 import dlc_core as dlc
@@ -295,3 +296,35 @@ def test_a_device_is_opened_on_first_use() -> None:
     device = CudaDevice(3, opened.append)  # type: ignore[arg-type]
     device.sync()
     assert not opened
+
+
+class Allocation:
+    """Memory that can be freed only while a context is current, as pycuda's."""
+
+    def __init__(self) -> None:
+        self.current = self.freed = 0
+
+    def push(self) -> None:
+        self.current += 1
+
+    def pop(self) -> None:
+        self.current -= 1
+
+    def __int__(self) -> int:
+        return 4096
+
+    def free(self) -> None:
+        assert self.current == 1
+        self.freed += 1
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_memory_is_freed_once_while_the_context_is_current(collected: bool) -> None:
+    allocation = Allocation()
+    memory = Memory(allocation, allocation.push, allocation.pop)
+    assert int(memory) == 4096
+    if not collected:
+        memory.free()
+        memory.free()
+    del memory
+    assert (allocation.freed, allocation.current) == (1, 0)
