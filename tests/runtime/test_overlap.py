@@ -206,6 +206,32 @@ def test_launches_on_one_device_are_in_order(cards):
         check(exe, reference, X, X + 1)
 
 
+def test_launches_in_a_body_follow_those_of_the_same_device(cards):
+    """A branch on the card of a launch before it waits; what is before the branch does not."""
+    x, y, z = (param(name, SQUARE) for name in "xyz")
+    then = Function("then", (y,), call("relu", call("neg", y)))
+    condition = call("greater", call("reduce_sum", call("exp", x)), call("reduce_min", x))
+    chosen = call("if_", condition, x, then_branch=then, else_branch=Function("other", (z,), z))
+    exe, reference = compiled([x], call("relu", x), chosen)
+    running = []
+
+    def alone():
+        running.append(1)
+        time.sleep(0.02)
+        assert len(running) == 1
+        running.pop()
+
+    cards[0].during = alone
+    for _ in range(3):
+        check(exe, reference, X)
+    assert len(cards[0].launches) == 6
+    order = [n for n, _ in exe.loaded_caller()._steps.order]
+    lanes = {name: str(region.target) for name, region in exe.regions.items()}
+    beside = launches_beside(order, lanes)
+    (waited,) = [order[i].op.name for n, i in beside.items() if lanes[n.attrs["symbol"]] == "left"]
+    assert waited == "if_"
+
+
 def quiet_after(work):
     """Run something that raises; the number of threads that work on segments is as before."""
     work()

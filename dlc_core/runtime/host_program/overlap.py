@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any
 
-from dlc_core.graph.node import CALL_PRIM, GET, TUPLE, Node
+from dlc_core.graph.node import CALL_PRIM, GET, TUPLE, Node, functions_of, nodes_of
 
 TUPLE_OPS = (GET, TUPLE)
 
@@ -129,26 +129,47 @@ def tuples_last(order: Sequence[Node]) -> list[Node]:
     return found
 
 
-def launches_beside(order: Sequence[Node], lanes: Mapping[str, str]) -> dict[Node, int]:
-    """The launches that run beside later steps, each with the index of the step that first needs its results;
-    the number of steps if none does.
+def launches_beside(
+    order: Sequence[Node], lanes: Mapping[str, str], functions: Container[str] = ()
+) -> dict[Node, int]:
+    """The launches that run beside later steps, each with the index of the step that waits for it: the first
+    one that needs its results, or that contains launches on the same device; the number of steps if there is
+    none.
 
     `lanes` has the devices of the segments that may. A launch is among them if other steps, which are not
-    launches on its device, come before the one that needs it.
+    launches on its device, come before the one that waits. `functions` are called by name; they may contain
+    launches on all devices.
     """
     found: dict[Node, int] = {}
     first_use: dict[Node, int] = {}
+    inner: list[tuple[int, set[str]]] = []
     for i, n in enumerate(order):
         for arg in n.args:
             first_use.setdefault(arg, i)
+        within = _lanes_within(n, lanes, functions)
+        if within:
+            inner.append((i, within))
     for i, n in enumerate(order):
         lane = _lane(n, lanes)
         if lane is None:
             continue
-        needed = first_use.get(n, len(order))
+        waiting = (k for k, within in inner if k > i and lane in within)
+        needed = min(first_use.get(n, len(order)), next(waiting, len(order)))
         between = (m for m in order[i + 1 : needed] if m.op not in TUPLE_OPS)
         if any(_lane(m, lanes) != lane for m in between):
             found[n] = needed
+    return found
+
+
+def _lanes_within(n: Node, lanes: Mapping[str, str], functions: Container[str]) -> set[str]:
+    """The devices of launches in the functions of a step."""
+    found: set[str] = set()
+    for m in (n, *nodes_of(*functions_of(n))):
+        if m.op is CALL_PRIM and m.attrs["symbol"] in functions:
+            return set(lanes.values())
+        lane = None if m is n else _lane(m, lanes)
+        if lane is not None:
+            found.add(lane)
     return found
 
 

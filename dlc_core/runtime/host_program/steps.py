@@ -225,7 +225,7 @@ class Steps:
         beside: dict[Node, int] = {}
         if lanes:
             order = tuples_last(launches_first(computed, {**(devices or {}), **lanes}))
-            found = launches_beside(order, lanes)
+            found = launches_beside(order, lanes, self._functions)
             beside = {n: needed for n, needed in found.items() if unknown.isdisjoint(_new_dims(n))}
             computed = order if beside else computed
         last = {arg: i for i, n in enumerate(computed) for arg in n.args}
