@@ -14,7 +14,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core.backend.deploy import HEADERS, DeviceRuntime
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError
-from dlc_core.graph.node import Function, constant, make_tuple, param
+from dlc_core.graph.node import Function, constant, get_item, make_tuple, param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -304,6 +304,85 @@ def test_dims_that_calls_determine(llvm, tmp_path):
         np.testing.assert_allclose(lib(x), exe(x), 1e-5, 1e-6)
 
 
+def loop(steps: int = 4) -> IRModule:
+    """A loop whose body computes on the card and swaps two parts of its state."""
+
+    def state() -> list[Any]:
+        return [param("i", tensor_type((), "int32")), *(param(n, tensor_type((6, 8))) for n in "ab")]
+
+    i, a, b = state()
+    cond = Function("cond", (i, a, b), op("less", i, constant(steps, "int32")))
+    i, a, b = state()
+    after = op("sub", i, constant(-1, "int32"))
+    body = Function("body", (i, a, b), make_tuple((after, b, op("softmax", dense(a)))))
+    x = param("x", tensor_type((6, 8)))
+    done = op("while_", constant(0, "int32"), x, dense(x, 1), cond=cond, body=body)
+    return module(x, get_item(done, 1), get_item(done, 2), get_item(done, 0))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_loops_with_regions_in_them(host, tmp_path, steps):
+    net = loop(steps)
+    exe = dlc.compile(net, targets=["card", host], cache=False)
+    assert len(exe.regions) == 2
+    want = exe(X)
+    if host == "llvm":
+        exe.export(tmp_path / "net.so")
+        got = dlc.load_library(tmp_path / "net.so")(X)
+    else:
+        exe.export(tmp_path / "net")
+        flags = " ".join(sanitizers(tmp_path))
+        words = ["make", "-s", f"CC={CC}", f"CFLAGS={flags} -Werror", f"LDFLAGS={flags}"]
+        subprocess.run(words, cwd=tmp_path / "net", check=True)
+        done = run(tmp_path / "net" / "net")
+        assert (done.returncode, done.stderr) == (0, b"")
+        flat = np.frombuffer(done.stdout[:384], np.float32).reshape(2, 6, 8)
+        got = [*flat, np.frombuffer(done.stdout[384:], np.int32)[0]]
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, 1e-5, 1e-6)
+
+
+def branches() -> IRModule:
+    """A branch of which one side computes on two cards, inside a branch."""
+
+    def sides(inner: bool) -> dict[str, Function]:
+        c, a, b = (param(n, tensor_type(shape, kind)) for n, shape, kind in PARAMS)
+        there = op("softmax", op("matmul", dense(a), constant(WEIGHTS[1])))
+        if inner:
+            there = op("if_", c, c, there, b, **sides(False))
+        then = Function("then", (c, a, b), op("add", there, b))
+        c, a, b = (param(n, tensor_type(shape, kind)) for n, shape, kind in PARAMS)
+        return {"then_branch": then, "else_branch": Function("else", (c, a, b), b if inner else dense(b, 2))}
+
+    x = param("x", tensor_type((6, 8)))
+    c = op("less", constant(0.0, "float32"), op("reduce_sum", x, axes=(0, 1)))
+    return module(x, op("if_", c, c, dense(x), op("softmax", x), **sides(True)), x)
+
+
+PARAMS = [("c", (), "bool"), ("a", (6, 8), "float32"), ("b", (6, 8), "float32")]
+
+
+def test_branches_with_regions_in_them(llvm, tmp_path):
+    exe = dlc.compile(branches(), targets=["card", "other", "llvm"], place={"matmul": "other"}, cache=False)
+    assert {str(r.target) for r in exe.regions.values()} == {"card", "other"}
+    exe.export(tmp_path / "net.so")
+    lib = dlc.load_library(tmp_path / "net.so")
+    for x in (X, -X, X + 1, X - 1):
+        for one, other in zip(lib(x), exe(x), strict=True):
+            np.testing.assert_allclose(one, other, 1e-5, 1e-6)
+
+
+def test_other_control_flow_with_regions_is_refused(llvm, tmp_path):
+    s, item = param("s", tensor_type((6, 8))), param("item", tensor_type((8,)))
+    body = Function("body", (s, item), dense(op("add", s, item)))
+    x = param("x", tensor_type((6, 8)))
+    scanned = get_item(op("scan", x, constant(BIAS.reshape(1, 8)), num_state=1, body=body), 0)
+    exe = dlc.compile(module(x, scanned), targets=["card", "llvm"], cache=False)
+    assert exe.regions
+    with pytest.raises(UnsupportedError, match=r"scan .*C programs have no such control flow"):
+        exe.export(tmp_path / "net.so")
+
+
 FAILURES = [
     ("open", "device card: open failed with code 1: there is no card for 'card'"),
     ("alloc:1", "device card: the allocation of 192 bytes failed with code 2: the card's memory is full"),
@@ -352,6 +431,31 @@ def test_the_calls_after_a_failure_are_right(llvm, tmp_path, monkeypatch):
         lib(X)
     monkeypatch.delenv("CARD_FAIL")
     np.testing.assert_allclose(lib(X), exe(X), 1e-5, 1e-6)
+
+
+def test_calls_of_several_threads_do_not_race(llvm, tmp_path):
+    flags = ("-O1", "-g", "-fsanitize=thread")
+    probe = tmp_path / "probe.c"
+    probe.write_text("int main(void) { return 0; }")
+    made = subprocess.run([CC, *flags, probe, "-o", tmp_path / "probe"], capture_output=True, check=False)
+    if made.returncode or subprocess.run([tmp_path / "probe"], capture_output=True, check=False).returncode:
+        pytest.skip("the compiler has no thread sanitizer")
+    exe = dlc.compile(model(), targets=["card", "llvm"], cache=False)
+    done = run(build(tmp_path, exe, flags), 10, 8)
+    np.testing.assert_allclose(numbers(done, 6, 8), exe(X), 1e-5, 1e-6)
+
+
+def test_modules_of_webassembly_call_no_devices(llvm, tmp_path):
+    exe = dlc.compile(model(), targets=["card", "wasm32"], cache=False)
+    with pytest.raises(UnsupportedError, match=r"(?s)call no devices.*region_0 runs on card"):
+        exe.export(tmp_path / "net.wasm")
+
+
+def test_opened_files_are_exported(llvm, tmp_path):
+    exe = dlc.compile(model(), targets=["card", "llvm"], cache=False)
+    exe.save(tmp_path / "net.dlc")
+    dlc.open(tmp_path / "net.dlc").export(tmp_path / "net.so")
+    np.testing.assert_allclose(dlc.load_library(tmp_path / "net.so")(X), exe(X), 1e-5, 1e-6)
 
 
 def test_a_runtime_of_another_version_is_refused(llvm, tmp_path):

@@ -14,6 +14,7 @@ from dlc_core.backend.deploy.memory import ALIGN
 from dlc_core.backend.deploy.plan import plan_of
 from dlc_core.backend.deploy.text import StepsText
 from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.foreign.needed import check_exported
 from dlc_core.runtime.artefact.compiled import SAVE_HINT
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.library import DEVICE_FAILED
@@ -159,6 +160,7 @@ def _check_runtimes(model: CompiledModel) -> None:
     """Raise UnsupportedError if a device has no C runtime, or a region cannot be called from C."""
     found = []
     for name, region in model.regions.items():
+        check_exported(region.artifact.metadata)
         kind = region.target.kind
         if kind.runtime is None:
             found.append(f"{name} runs on {region.target}, and its target kind declares no C runtime")

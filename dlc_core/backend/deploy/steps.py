@@ -97,13 +97,33 @@ class Copy:
     size: Expr
 
 
-Step = Native | Launch | Reserve | Write | Read | Move | Copy
+@dataclass(frozen=True)
+class Branch:
+    """One of two lists of steps. `condition` is a bool."""
+
+    condition: HostPlace
+    then: tuple[Step, ...]
+    orelse: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Steps that are repeated while `condition`, a bool that the first list computes, holds."""
+
+    before: tuple[Step, ...]
+    condition: HostPlace
+    body: tuple[Step, ...]
+
+
+Step = Branch | Loop | Native | Launch | Reserve | Write | Read | Move | Copy
 
 __all__ = [
+    "Branch",
     "Copy",
     "DevicePlace",
     "HostPlace",
     "Launch",
+    "Loop",
     "Move",
     "Native",
     "Read",

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dlc_core.backend.deploy.dims import over_symbols
 from dlc_core.backend.deploy.plan import Plan
 from dlc_core.backend.deploy.steps import (
+    Branch,
     Copy,
     DevicePlace,
     HostPlace,
     Launch,
+    Loop,
     Move,
     Native,
     Read,
@@ -118,6 +120,19 @@ class StepsText:
                 return self._native(step)
             case Launch():
                 return self._launch(step)
+            case Branch():
+                condition = f"*(const uint8_t *)({self._host(step.condition)})"
+                then, orelse = self._inner(step.then), self._inner(step.orelse)
+                return [f"    if ({condition}) {{", *then, "    } else {", *orelse, "    }"]
+            case Loop():
+                condition = f"*(const uint8_t *)({self._host(step.condition)})"
+                before, body = self._inner(step.before), self._inner(step.body)
+                leave = f"        if (!{condition}) break;"
+                return ["    for (;;) {", *before, leave, *body, "    }"]
+
+    def _inner(self, steps: Sequence[Step]) -> list[str]:
+        """Steps of a branch or loop."""
+        return [f"    {line}" for step in steps for line in self._step(step)]
 
     def _native(self, step: Native) -> list[str]:
         arena = "NULL" if step.arena is None else f"work + {self._offsets[step.arena]}"
