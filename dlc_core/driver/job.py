@@ -27,7 +27,7 @@ from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.graph.partition import region_of
 from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.describe import arrays_of, interface_of
-from dlc_core.passes.lower.graph_work import graph_work, host_records
+from dlc_core.passes.lower.graph_work import graph_record, host_records
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
@@ -155,7 +155,7 @@ class Job:
         if isinstance(entry, Function) and is_host(entry):
             about[HOST_WORK] = host_records(entry)
         elif isinstance(entry, Function) and "placed" in about:  # no target has taken anything
-            about[WORK] = graph_work(entry).record()
+            about[WORK] = graph_record(entry)
         if self.failed:
             about["placed"] = _without(about["placed"], self.failed)
         if "sites" in about:
@@ -213,7 +213,7 @@ class Job:
     def _region(self, function: Function) -> Executable:
         made = self._region_executable(function, candidate_of(function, self.context))
         if "sites" not in made.about and made.program is None:  # its kernels are not known
-            made.about = {**made.about, WORK: graph_work(function).record()}
+            made.about = {**made.about, WORK: graph_record(function)}
         return made
 
     def _region_executable(self, function: Function, candidate: Candidate) -> Executable:

@@ -278,7 +278,10 @@ class Executable(LoadableModel, InSteps):
         return other
 
     def explain(
-        self, machine: cost.Machine | None = None, measured: profiling.Report | None = None
+        self,
+        machine: cost.Machine | None = None,
+        measured: profiling.Report | None = None,
+        dims: Mapping[str, int] | None = None,
     ) -> explaining.Explanation:
         """Explain the executable: its kernels in the order of execution, with their model nodes, schedules,
         work and expected times, and its memory.
@@ -286,8 +289,11 @@ class Executable(LoadableModel, InSteps):
         `machine` is the machine of the cost model, by default that of the target's description.
         `dlc_core.testing.peak.measured_machine` measures this machine. `measured`, the result of `profile`,
         adds the kernels' measured times.
+
+        Work that depends on dims is None. `dims` gives their sizes by name, as in `{"batch": 8}`; the default
+        with `measured` are those of its calls. Raises UsageError for an unknown dim or a wrong size.
         """
-        return explaining.explain(self, machine, measured)
+        return explaining.explain(self, machine, measured, dims)
 
     def loaded_caller(self) -> Caller:
         return self._caller or self._load()

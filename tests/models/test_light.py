@@ -7,12 +7,19 @@ import pytest
 from dlc_frontend_onnx.testing import light
 
 import dlc_core as dlc
+from dlc_core.passes.lower.graph_work import graph_work
 from dlc_core.runtime.guard.mode import MODES
 from dlc_core.testing.guarded import call_guarded
 
 pytest.importorskip("dlc_backend_llvm", reason="the backend for this machine is not installed")
 
 RTOL, ATOL = 1e-3, 1e-4
+
+
+def test_multiply_adds_of_resnet50():
+    """The number that publications give: 4.09 billion."""
+    module = dlc.load(light.path_of("resnet50"))
+    assert graph_work(module[module.entry]).multiply_adds == 4_089_184_256
 
 
 @pytest.mark.parametrize("network", light.NETWORKS)

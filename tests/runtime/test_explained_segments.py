@@ -203,15 +203,43 @@ def test_native_control_flow_has_the_work_of_its_bodies(plugins):
     assert body.name.endswith("body")
 
 
-def test_work_that_depends_on_dims_is_unknown(plugins):
-    n = Var("n")
-    a = param("a", tensor_type((n, 8)))
-    model = IRModule(
-        {"main": Function("main", (a,), call("matmul", a, constant(np.eye(8, dtype=np.float32))))}
-    )
-    explanation = compiled(model, ["card", TENSOR]).explain()
-    assert explanation.share("card") is None
+def symbolic():
+    """A dense layer and tanh for n rows."""
+    a = param("a", tensor_type((Var("n"), 8)))
+    body = call("tanh", call("matmul", a, constant(np.ones((8, 4), np.float32))))
+    return IRModule({"main": Function("main", (a,), body)})
+
+
+@pytest.mark.parametrize(
+    "targets", [["card", TENSOR], ["card", "toy"], ["card", "reference"], ["toy", TENSOR]]
+)
+def test_work_that_depends_on_dims(plugins, targets, tmp_path):
+    exe = compiled(symbolic(), targets)
+    explanation = exe.explain()
+    assert explanation.share(targets[0]) is None
+    assert total(explanation) is None
     assert "depends on dims" in str(explanation)
+    exe.save(tmp_path / "m.dlc")
+    for each in (exe, dlc.open(tmp_path / "m.dlc")):
+        for rows in (1, 24):
+            known = each.explain(dims={"n": rows})
+            assert total(known) == rows * 8 * 4
+            assert known.share(targets[0]) == 1
+            assert all(kernel.estimate.seconds > 0 for kernel in known.kernels)
+    static = IRModule(
+        {
+            "main": Function(
+                "main",
+                (p := param("a", tensor_type((24, 8))),),
+                call("tanh", call("matmul", p, constant(np.ones((8, 4), np.float32)))),
+            )
+        }
+    )
+    assert total(compiled(static, targets).explain(), "bytes") == total(exe.explain(dims={"n": 24}), "bytes")
+    with pytest.raises(UsageError, match="no dim 'm'"):
+        exe.explain(dims={"m": 3})
+    with pytest.raises(UsageError, match="is not a size"):
+        exe.explain(dims={"n": -3})
 
 
 def test_texts_and_json_have_targets_and_shares(plugins):

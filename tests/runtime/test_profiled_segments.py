@@ -175,7 +175,13 @@ def test_symbolic_sizes_are_measured(cards):
     for rows in (1, 7):
         report = exe.profile([np.ones((rows, 8), np.float32)], runs=1)
         assert {row.bytes for row in report.transfers} == {4 * 8 * rows}
-        assert next(row for row in report if row.device == "first").cycles == 5000
+        region = next(row for row in report if row.device == "first")
+        assert (region.cycles, region.multiply_adds) == (5000, rows * 8 * 8)
+        assert all(row.bytes and row.roofline for row in report)
+        check_sums(report)
+        assert report.dims == {"n": rows}
+        explanation = exe.explain(measured=report)
+        assert explanation.share("first") == 1
 
 
 def test_profiles_survive_saving(cards, tmp_path):

@@ -111,7 +111,7 @@ def test_work_that_depends_on_dims_is_unknown():
     n = te.var("n")
     x = te.placeholder((n,), name="x")
     found = work_of(te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0)]))
-    assert found == Work(None, None, 0, None, None)
+    assert found == Work(None, None, 0, None, 0)
     assert Work.of_record(found.record()) == found
     assert MACHINE.estimate(found) is None
 

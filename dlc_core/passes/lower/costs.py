@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from dlc_core.graph.node import CALL_PRIM, CONST, Function, Node, functions_of, nodes_of, post_order
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Call, Cast, Expr, Load, Var, const_value
+from dlc_core.ir.expr import Binary, Call, Cast, Expr, Load, Var, const_value, free_vars
 from dlc_core.ir.expr import post_order as expr_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import is_control
+from dlc_core.passes.lower.records import dims_of
+from dlc_core.passes.lower.sizes import Size, Sizes, known_work, size_record, smaller, total
 from dlc_core.passes.lower.views import result_types
 from dlc_core.support.record import record
 from dlc_core.target.cost import FUNCTIONS, SEGMENT, Work
@@ -51,16 +52,34 @@ def _counted(func: PrimFunc, dots: Sequence[Dot]) -> _Count:
     return count
 
 
+def sizes_of(func: PrimFunc, constants: frozenset[int] = frozenset(), dots: Sequence[Dot] = ()) -> Sizes:
+    """Return the fields of `work_of`, as expressions over the dims of the program if they depend on them."""
+    return _sizes(func, _counted(func, dots), constants)
+
+
 def _work(func: PrimFunc, count: _Count, constants: frozenset[int]) -> Work:
-    total = constant = 0
-    for index, buffer in enumerate(func.buffers):
-        elements, touched = const_value(buffer.num_elements()), count.touched(buffer)
-        if elements is None or touched is None:
-            return replace(count.work, bytes=None, constants=None)
-        moved = min(elements, touched) * buffer.dtype.itemsize
-        total += moved
-        constant += moved if index in constants else 0
-    return replace(count.work, bytes=total, constants=constant)
+    return known_work(_sizes(func, count, constants))
+
+
+def _sizes(func: PrimFunc, count: _Count, constants: frozenset[int]) -> Sizes:
+    moved: list[Size] = []
+    for buffer in func.buffers:
+        touched = count.touched(buffer)
+        size = None if touched is None else smaller(buffer.num_elements(), touched)
+        moved.append(None if size is None else size * buffer.dtype.itemsize)
+    of_constants = [size for index, size in enumerate(moved) if index in constants]
+    unknown = total(moved) is None
+    found: Sizes = {
+        **count.sizes,
+        "bytes": total(moved),
+        "constants": None if unknown else total(of_constants),
+    }
+    dims = set(func.scalars)
+    # The number of iterations of a loop may depend on an outer loop.
+    return {
+        key: size if dims.issuperset(free_vars(*([size] if isinstance(size, Expr) else []))) else None
+        for key, size in found.items()
+    }
 
 
 def _moved(func: PrimFunc, count: _Count) -> list[tuple[int, int]]:
@@ -69,33 +88,33 @@ def _moved(func: PrimFunc, count: _Count) -> list[tuple[int, int]]:
     found = []
     for buffer in func.buffers:
         size, reads, writes = const_value(buffer.num_elements()), count.loaded[buffer], count.stored[buffer]
-        if size is None or reads is None or writes is None:
+        if size is None or not isinstance(reads, int) or not isinstance(writes, int):
             return []
         found.append((min(size, reads) * buffer.dtype.itemsize, min(size, writes) * buffer.dtype.itemsize))
     return found
 
 
 class _Count:
-    """Counts over the statements of a kernel; None if they depend on unknown dims."""
+    """Counts over the statements of a kernel; None if they depend on data."""
 
     def __init__(self, groups: Mapping[tuple[str, str, str], int]) -> None:
         self.groups = groups
-        self.flops: int | None = 0
-        self.steps: int | None = 0
-        self.functions: int | None = 0
-        self.gathers: int | None = 0
-        self.multiply_adds: int | None = 0
-        self.loaded: dict[Buffer, int | None] = defaultdict(int)
-        self.stored: dict[Buffer, int | None] = defaultdict(int)
+        self.flops: Size = 0
+        self.steps: Size = 0
+        self.functions: Size = 0
+        self.gathers: Size = 0
+        self.multiply_adds: Size = 0
+        self.loaded: dict[Buffer, Size] = defaultdict(int)
+        self.stored: dict[Buffer, Size] = defaultdict(int)
         self._innermost: Var | None = None
 
     @property
-    def work(self) -> Work:
+    def sizes(self) -> Sizes:
         """The counts of arithmetic, without bytes."""
-        arithmetic = self.flops, self.steps, self.functions
-        return Work(*arithmetic, 0, 0, gathers=self.gathers, multiply_adds=self.multiply_adds)
+        names = ("flops", "steps", "functions", "gathers", "multiply_adds")
+        return {name: getattr(self, name) for name in names}
 
-    def visit(self, root: Stmt, times: int | None) -> None:
+    def visit(self, root: Stmt, times: Size) -> None:
         """Count the statements in order of execution; `times` is the number of executions of `root`."""
         work = [(root, times)]
         while work:
@@ -108,7 +127,8 @@ class _Count:
                 case For():
                     extent = const_value(stmt.extent)
                     self._innermost = stmt.var
-                    work.append((stmt.body, None if times is None or extent is None else times * extent))
+                    runs = stmt.extent if extent is None else extent
+                    work.append((stmt.body, None if times is None else times * runs))
                 case Seq():
                     work += [(each, times) for each in reversed(stmt.stmts)]
                 case If():
@@ -126,20 +146,19 @@ class _Count:
                 case Eval(value=Call(name=name) as made) if name.startswith((EXTERN, PURE_EXTERN)):
                     self._foreign(made, times)
 
-    def _foreign(self, made: Call, times: int | None) -> None:
+    def _foreign(self, made: Call, times: Size) -> None:
         """A call of a foreign function: its arithmetic is unknown, and it may use all of its buffers."""
-        if times != 0:
+        if not (isinstance(times, int) and times == 0):
             self.flops = self.steps = self.functions = self.multiply_adds = None
         for load in (e for e in expr_order(made) if isinstance(e, Load)):
-            size = const_value(load.buffer.num_elements())
-            self.loaded[load.buffer] = _add(self.loaded[load.buffer], size, times) if size else None
+            self.loaded[load.buffer] = load.buffer.num_elements()
 
-    def touched(self, buffer: Buffer) -> int | None:
+    def touched(self, buffer: Buffer) -> Size:
         """Return the number of accesses of a buffer."""
         reads, writes = self.loaded[buffer], self.stored[buffer]
         return None if reads is None or writes is None else reads + writes
 
-    def _access(self, access: Load | Store, times: int | None) -> None:
+    def _access(self, access: Load | Store, times: Size) -> None:
         table = self.stored if isinstance(access, Store) else self.loaded
         known = table[access.buffer]
         table[access.buffer] = None if known is None or times is None else known + times
@@ -147,7 +166,7 @@ class _Count:
         if any(e is self._innermost for load in data for index in load.indices for e in expr_order(index)):
             self.gathers = _add(self.gathers, 1, times)
 
-    def _expr(self, expr: Expr, times: int | None) -> None:
+    def _expr(self, expr: Expr, times: Size) -> None:
         flops = steps = functions = 0
         grouped: dict[int, int] = defaultdict(int)
         for e in expr_order(expr):
@@ -168,7 +187,7 @@ class _Count:
                 else:
                     steps += min(1, _WEIGHT.get(e.name, 1)) * e.dtype.lanes
         for group, count in grouped.items():
-            self.steps = _add(self.steps, count, None if times is None else -(-times // group))
+            self.steps = _add(self.steps, count, None if times is None else (times + group - 1) // group)
         self.flops = _add(self.flops, flops, times)
         self.steps = _add(self.steps, steps, times)
         self.functions = _add(self.functions, functions, times)
@@ -200,10 +219,10 @@ def _multiply_adds(store: Store) -> int:
     return products if is_sum else 0
 
 
-def _add(known: int | None, more: int, times: int | None) -> int | None:
+def _add(known: Size, more: int, times: Size) -> Size:
     if known is None or (times is None and more):
         return None
-    return known + more * (times or 0)
+    return known if not more or times is None else known + times * more
 
 
 @record(frozen=True)
@@ -229,6 +248,15 @@ class RecordCosts(Pass):
                 counts[symbol] = _counted(kernels[symbol], dots)
             return counts.get(symbol)
 
+        records: dict[Any, dict[str, Any]] = {}
+
+        def recorded(n: Node, func: PrimFunc, count: _Count) -> dict[str, Any]:
+            key = func.name, _constants(n), tuple(n.attrs["dims"])
+            if key not in records:
+                given = dict(zip(dims_of(func), n.attrs["dims"]))
+                records[key] = size_record(_sizes(func, count, key[1]), given)
+            return records[key]
+
         for function in module.of_kind(Function).values():
             segment = {SEGMENT: function.name} if function.attrs.get("segment") else {}
             for n in post_order(function.body):
@@ -239,11 +267,10 @@ class RecordCosts(Pass):
                             bodies[func.name] = _work(func, count, _constants(inner)).record()
                 elif (count := counted(n)) is not None:
                     func = kernels[n.attrs["symbol"]]
-                    work, moved = _work(func, count, _constants(n)), _moved(func, count)
+                    work = recorded(n, func, count)
                     nodes = [s.name or str(s) for s in n.spans]
-                    calls.append(
-                        {**segment, "kernel": func.name, "nodes": nodes, MOVED: moved, **work.record()}
-                    )
+                    moved = _moved(func, count)
+                    calls.append({**segment, "kernel": func.name, "nodes": nodes, MOVED: moved, **work})
         return module.with_attrs(calls=tuple(calls), body_work=bodies)
 
 
@@ -264,4 +291,4 @@ def _constants(call: Node) -> frozenset[int]:
     return frozenset(found)
 
 
-__all__ = ["MOVED", "RecordCosts", "grouped_products", "operations", "work_of"]
+__all__ = ["MOVED", "RecordCosts", "grouped_products", "operations", "sizes_of", "work_of"]

@@ -22,6 +22,7 @@ from dlc_core.diag import UsageError, first_names, similar
 from dlc_core.ir.types import static_bytes
 from dlc_core.runtime.artefact.compiled import CompiledModel
 from dlc_core.runtime.device import shares_memory
+from dlc_core.runtime.measure.dims import check_dims
 from dlc_core.runtime.measure.kernels import Kernel, kernels_of, scheduled_cycles
 from dlc_core.runtime.measure.memory import Bytes, CallMemory
 from dlc_core.runtime.measure.placed import PlacementCosts, costs_of
@@ -277,15 +278,22 @@ def fit_of(pairs: Sequence[tuple[float, float]]) -> Fit | None:
 
 
 def explain(
-    exe: CompiledModel, machine: Machine | None = None, measured: Report | None = None
+    exe: CompiledModel,
+    machine: Machine | None = None,
+    measured: Report | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Explanation:
     """Explain an executable, as far as its compile recorded the facts.
 
-    `machine` is the machine of the cost model; the default follows from the target's description.
+    `machine` is the machine of the cost model; the default follows from the target's description. `dims` are
+    sizes of dims by name, by default those of the calls that were measured.
     """
+    check_dims(exe.signature, dims or {})
+    if dims is None and measured is not None:
+        dims = measured.dims
     machine = Machine.of(exe.target.describe()) if machine is None else machine
     signature, memory = exe.signature, CallMemory(exe)
-    kernels = kernels_of(exe, machine, measured)
+    kernels = kernels_of(exe, machine, measured, dims)
     return Explanation(
         target=exe.target_text,
         signature=str(signature),

@@ -15,6 +15,7 @@ from dlc_core.graph.node import CALL_PRIM, nodes_of
 from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.runtime.artefact.compiled import HOST_WORK, WORK, CompiledModel
 from dlc_core.runtime.host_program.nodes import FUNCTIONS, host_nodes
+from dlc_core.runtime.measure.dims import work_at
 from dlc_core.runtime.measure.profile import Report, Row
 from dlc_core.target import Target
 from dlc_core.target.cost import CYCLES, SEGMENT, Estimate, Machine, Work
@@ -136,8 +137,10 @@ class Entry:
         """The name of the device, also if it is not installed; "host" for ops on the host."""
         return HOST if self.kind == HOST else device_name(self.owner)
 
-    def estimates(self, machine: Machine) -> list[tuple[Work, Estimate | None]]:
-        """The work of each row and its estimated time; None if it depends on dims."""
+    def estimates(
+        self, machine: Machine, dims: Mapping[str, int] | None = None
+    ) -> list[tuple[Work, Estimate | None]]:
+        """The work of each row and its estimated time; None if it depends on dims that are not in `dims`."""
         owner, sites = self.owner, self.sites
         own = owner.signature if owner.program is None else owner.program.segments.get(self.segment)
         arena = "" if own is None else str(own.arena_size)
@@ -149,7 +152,7 @@ class Entry:
             return [
                 (work, machine.estimate(work, cycles=_cycles(site), traffic=moved, **shared))
                 for site, moved in zip(sites, traffic, strict=True)
-                for work in [Work.of_record(site)]
+                for work in [work_at(site, dims or {})]
             ]
 
 
@@ -195,7 +198,12 @@ def _of_region(name: str, region: CompiledModel, placed: Mapping[str, Any]) -> I
         yield replace(entry, segment=f"{name}.{entry.segment}" if entry.segment else name, sites=sites)
 
 
-def kernels_of(exe: CompiledModel, machine: Machine, measured: Report | None) -> tuple[Kernel, ...]:
+def kernels_of(
+    exe: CompiledModel,
+    machine: Machine,
+    measured: Report | None,
+    dims: Mapping[str, int] | None = None,
+) -> tuple[Kernel, ...]:
     """The kernels of an executable. `machine` is that of its host; others follow from their targets."""
     rows: dict[tuple[str, str, tuple[str, ...]], list[Row]] = {}
     for row in measured or ():
@@ -203,7 +211,7 @@ def kernels_of(exe: CompiledModel, machine: Machine, measured: Report | None) ->
     kernels = []
     for entry in entries_of(exe):
         own = machine if entry.target == exe.target else Machine.of(entry.target.describe())
-        for site, (work, estimate) in zip(entry.sites, entry.estimates(own), strict=True):
+        for site, (work, estimate) in zip(entry.sites, entry.estimates(own, dims), strict=True):
             name, nodes = site["kernel"], tuple(site.get("nodes", ()))
             remaining = rows.get((entry.segment, name, nodes))
             decided = tuple(map(Choice.parse, site.get(DECISIONS, ())))

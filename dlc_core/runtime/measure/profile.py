@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,6 +144,8 @@ class Report:
     timeline: tuple[Span, ...] = ()
     """When segments, host ops and copies ran in one more call. Launches are not measured singly there, so
     that devices work at the same time as in other calls."""
+    dims: Mapping[str, int] = field(default_factory=dict)
+    """The sizes of the model's dims in the calls."""
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -60,6 +60,7 @@ def profile(exe: LoadableModel, inputs: Sequence[Any], runs: int, warmup: int) -
         transfers=tuple(_by_time(transfers, total)),
         targets=tuple(_targets(rows, total, recorded.units, runs)),
         timeline=timeline,
+        dims=recorded.dims,
     )
 
 
@@ -83,7 +84,11 @@ def _by_time(rows: Iterable[Row], total: float) -> list[Row]:
 def _rows(entry: Entry, units: Mapping[str, Unit], recorder: Recorder, runs: int) -> Iterator[Row]:
     """The rows of an entry point: one for each kernel if these were measured, else one."""
     machine = Machine.of(entry.target.describe())
-    estimates = entry.estimates(machine)
+    if entry.kind == HOST:
+        tally = recorder.host.get((id(entry.owner), entry.index), Tally())
+    else:
+        tally = units[entry.segment].tally
+    estimates = entry.estimates(machine, tally.dims)
     facts: dict[str, Any] = {
         "segment": entry.segment,
         "target": str(entry.target),
@@ -91,7 +96,6 @@ def _rows(entry: Entry, units: Mapping[str, Unit], recorder: Recorder, runs: int
         "share": 0.0,
     }
     if entry.kind == HOST:
-        tally = recorder.host.get((id(entry.owner), entry.index), Tally())
         site, (work, estimate) = entry.sites[0], estimates[0]
         yield _row(site, work, estimate, machine, tally, runs, measured=CLOCK, **facts)
         return
@@ -100,10 +104,9 @@ def _rows(entry: Entry, units: Mapping[str, Unit], recorder: Recorder, runs: int
         times = [Tally(int(n), int(t) / 1e9) for t, n in unit.figures[: len(entry.sites)]]
         if len(times) == 1:
             times[0].cycles = unit.tally.cycles
-        for site, (work, estimate), tally in zip(entry.sites, estimates, times, strict=True):
-            yield _row(site, work, estimate, machine, tally, runs, measured=unit.method, **facts)
+        for site, (work, estimate), one in zip(entry.sites, estimates, times, strict=True):
+            yield _row(site, work, estimate, machine, one, runs, measured=unit.method, **facts)
         return
-    tally = unit.tally
     if unit.method == COUNTER:
         tally = Tally(tally.calls, tally.cycles / machine.frequency, tally.cycles)
     nodes = dict.fromkeys(name for site in entry.sites for name in site.get("nodes", ()))

@@ -9,7 +9,7 @@ ended.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -35,6 +35,8 @@ class Tally:
     seconds: float = 0.0
     cycles: int = 0
     """By the device's counter; 0 if it has none."""
+    dims: Mapping[str, int] = field(default_factory=dict)
+    """The sizes of the dims of the last call."""
 
 
 @dataclass
@@ -202,12 +204,15 @@ class Recorder:
         )
         return made
 
-    def host_op(self, key: tuple[int, int], name: str, begun: float, ended: float) -> None:
-        """Record an op that the host has computed."""
+    def host_op(
+        self, key: tuple[int, int], name: str, begun: float, ended: float, dims: Mapping[str, int]
+    ) -> None:
+        """Record an op that the host has computed, with the dims that were known."""
         if self.serial:
             tally = self.host.setdefault(key, Tally())
             tally.calls += 1
             tally.seconds += ended - begun
+            tally.dims = dims
         self.add_span(begun, lambda: begun, lambda: ended, name=name, kind=HOST_OP, device=HOST)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from dlc_core.diag import DlcError
 from dlc_core.graph.node import Node
+from dlc_core.ir.expr import Var
 from dlc_core.runtime.artefact.compiled import HOST_WORK, LoadableModel
 from dlc_core.runtime.call.arrays import NDArray
 from dlc_core.runtime.call.calling import InPlace
@@ -19,6 +20,7 @@ from dlc_core.runtime.host_program.nodes import host_nodes
 from dlc_core.runtime.host_program.program import Hosted, flat_results
 from dlc_core.runtime.host_program.resident import Pool, ResidentValue, to_host, to_resident
 from dlc_core.runtime.host_program.steps import Step, Steps, Symbols
+from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.runtime.measure.recorder import Recorder, Unit
 from dlc_core.runtime.measure.timeline import HOST
@@ -68,6 +70,8 @@ class Recorded:
 
     def __init__(self, exe: LoadableModel, recorder: Recorder, prefix: str = "") -> None:
         self.units: list[Unit] = []
+        self.dims: dict[str, int] = {}
+        """The sizes of dims in the last call."""
         self._exe = exe
         self._recorder = recorder
         self._pools: dict[int, _RecordedPool] = {}
@@ -115,6 +119,7 @@ class Recorded:
 
     def __call__(self, arrays: Sequence[Any], threads: int) -> list[Any]:
         given = self._caller.contiguous_arrays(arrays)
+        self.dims = _dims_of_call(self._exe.signature, given)
         if self._steps is None:
             values = [to_resident(a) for a in given] if self._pools else given
             results: Any = tuple(self._run(self._exe.entry, values, threads))
@@ -140,6 +145,7 @@ class Recorded:
 
     def _run_here(self, unit: Unit, arrays: list[Any], threads: int) -> list[Any]:
         caller: Any = unit.caller
+        unit.tally.dims = _dims_of_call(caller.signature, arrays)
 
         def run() -> list[Any]:
             if self._recorder.serial and unit.profiled is not None:
@@ -151,6 +157,7 @@ class Recorded:
     def _run_copying(self, unit: Unit, caller: Copying, values: list[Any], threads: int) -> list[Any]:
         pool = self._pools[id(caller.device)]
         given = [value.on_device(pool) for value in values]
+        unit.tally.dims = _dims_of_call(caller.signature, given)
         launch = self._measuring(unit) if self._recorder.serial and unit.measures_kernels else None
         made = self._recorder.segment(unit, True, lambda: caller.start(given, threads, pool.empty, launch))
         return [_RecordedValue(self._recorder, array) for array in made]
@@ -174,10 +181,21 @@ class Recorded:
         def recorded(values: list[Any], dims: Symbols, threads: int) -> Any:
             begun = time.perf_counter()
             made = step(values, dims, threads)
-            recorder.host_op(key, n.op.name, begun, time.perf_counter())
+            known = {var.name: size for var, size in dims.items()}
+            recorder.host_op(key, n.op.name, begun, time.perf_counter(), known)
             return made
 
         return recorded
+
+
+def _dims_of_call(signature: Signature, arrays: Sequence[Any]) -> dict[str, int]:
+    """The sizes of the dims of a signature that the shapes of inputs give."""
+    found = {}
+    for value, array in zip(signature.inputs, arrays, strict=True):
+        for dim, size in zip(value.type.shape, array.shape, strict=True):
+            if isinstance(dim, Var):
+                found[dim.name] = int(size)
+    return found
 
 
 __all__ = ["Recorded"]
