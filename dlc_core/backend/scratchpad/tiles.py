@@ -7,9 +7,9 @@
         load what the epilogue reads
         epilogue, store                      double-buffered
 
-Units run at the same time, so the time is that of the busiest one, and that of what cannot overlap: the first
-loads, the last epilogue and store, and loads of an operand that stays, as far as the products at that time are
-shorter.
+Units run at the same time, so the time is that of the busiest one, and that of what cannot overlap: the
+first loads, the last epilogue and store, and loads of an operand that stays, as far as the products at that
+time are shorter.
 
     cycles = max(loads, products, epilogues, stores) + first loads + last epilogue and store + exposed loads
 """
@@ -216,7 +216,7 @@ def choose(problem: Problem, machine: Description, scopes: Scopes) -> Plan:
                 smallest = size, plan
     if not fitting:
         assert smallest is not None
-        raise ScheduleError("no tile fits", why=smallest[1].problem_text())
+        raise ScheduleError(f"no tile fits: {smallest[1].problem_text()}")
     fitting.sort(key=lambda each: each[:2])
     cycles = {plan.tiling: predicted for predicted, _, plan in fitting}
     return TILES.pick(
