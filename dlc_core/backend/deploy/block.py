@@ -28,8 +28,8 @@ from dlc_core.runtime.host_program.steps import Steps
 class Block:
     """The steps of a function, and where its results are.
 
-    `places` are those of its params on the host. `targets` are the places of its results: a result is
-    computed there if it can be. The caller copies the others, and then calls `close`.
+    `places` are the locations of its params on the host. `targets` are the locations of its results: a
+    result is computed there if it can be. The caller copies the others, and then calls `close`.
     """
 
     def __init__(
