@@ -24,7 +24,7 @@ from dlc_core.passes.graph.regions import Candidate
 from dlc_core.passes.lower.host import why_host
 from dlc_core.passes.lower.views import is_view
 from dlc_core.plugin.registry import registry
-from dlc_core.plugin.used import provider_text
+from dlc_core.plugin.used import failed_hooks, provider_text
 from dlc_core.rewrite.pattern import Match, any_op
 from dlc_core.runtime.device import shares_memory
 from dlc_core.target import Target
@@ -39,7 +39,8 @@ def placement_of(targets: Targets) -> Placement | None:
         return None
     costs = _cost_model([*candidates, *own], targets) if targets.placement == "cost" else None
     automatic = targets.automatic | {str(targets.host)} if own else targets.automatic
-    return Placement(targets.host, (*candidates, *own), automatic, targets.place, unscheduled, costs)
+    failed = tuple(failed_hooks("partitioners"))
+    return Placement(targets.host, (*candidates, *own), automatic, targets.place, unscheduled, failed, costs)
 
 
 def _cost_model(candidates: Sequence[Candidate], targets: Targets) -> CostModel:

@@ -103,11 +103,17 @@ def find_targets(
     if not listed:
         raise UsageError("there is no target in the list", hint='for example ["KIND", "KIND2"]')
     found = _with_host([find_target(one) for one in listed])
-    if not takes_all(found[-1]):
-        found.append(_any_host())
     texts = [str(one) for one in found]
     if len(set(texts)) < len(texts):
         raise UsageError(f"a target is listed twice: {', '.join(texts)}")
+    if not takes_all(found[-1]):
+        rest = _any_host()
+        if rest in found:
+            raise UsageError(
+                f"the last target, {found[-1]}, takes only some operations",
+                hint=f"list {rest} after it, or another target that takes all others",
+            )
+        found.append(rest)
     *others, host = found
     automatic = frozenset(map(str, others))
     placed = []

@@ -52,10 +52,22 @@ def check_target(target: Target) -> None:
     if not target.codegen and not own:
         raise PluginError(
             f"the target {target} takes no operation of any model",
-            details=_declared_by(target),
+            details=[*_declared_by(target), *known.reasons_for_missing()],
             why="its kind names no code generator, and no plugin has a partitioner for it",
             hint="name a code generator in the kind, or return partitioners for it from dlc_partitioners",
         )
+
+
+def failed_hooks(category: str) -> list[str]:
+    """The plugins whose hook of a category failed, each with the reason."""
+    known = registry()
+    known.category(category).import_all()
+    return [
+        f"plugin {plugin.source}: {problem}"
+        for plugin in known.loaded
+        for problem in plugin.problems
+        if problem.where == f"dlc_{category}"
+    ]
 
 
 def provider_text(category: str, name: str) -> str:
@@ -125,11 +137,18 @@ def _check_codegen(target: Target, known: Registry) -> None:
     if not target.codegen:
         return
     try:
-        codegen_of(target)
+        codegen = codegen_of(target)
     except DlcError as error:
         error.details = (*_declared_by(target), *error.details)
         error.what = f"the target {target} has no code generator: {error.what}"
         raise
+    if target.kind.host_rank > 0 and hasattr(codegen, "supports"):
+        raise PluginError(
+            f"code generator {target.codegen!r} does not take all operations",
+            details=_declared_by(target),
+            why=f"the kind {target.kind.name!r} can be the default target, which takes all",
+            hint="set host_rank of the kind to 0, or remove `supports`",
+        )
 
 
 def _check_device(target: Target, known: Registry) -> None:
@@ -152,4 +171,4 @@ def _declared_by(target: Target) -> list[str]:
     return [f"the kind {target.kind.name!r} is declared by {text}"] if text else []
 
 
-__all__ = ["check_target", "provider_text"]
+__all__ = ["check_target", "failed_hooks", "provider_text"]

@@ -147,6 +147,12 @@ class TargetKind:
                 raise TargetError(f"`{name}` of target kind {self.name!r} is text", hint=hint)
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
+        if self.rules is not None and self.host_rank > 0:
+            raise TargetError(
+                f"target kind {self.name!r} lists its schedule rules and can be the default target",
+                why="the default target takes all operations",
+                hint="set host_rank to 0",
+            )
         if self.rules == ():
             raise TargetError(
                 f"target kind {self.name!r} allows no schedule rule, so it can run no kernel",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -354,6 +355,20 @@ def test_the_plugin_works_if_nothing_is_broken(form):
 def test_broken_plugins_of_other_targets_stay_isolated(case):
     with fresh_registry({"board": CASES[case][0]}):
         np.testing.assert_array_equal(dlc.compile(model(), "reference")(X), np.maximum(X[:, :5], 0))
+
+
+def test_the_explanation_names_plugins_of_partitioners_that_are_not_known():
+    """A plugin that only adds partitioners may be for any target: it is isolated, and not forgotten."""
+    more = SimpleNamespace(dlc_partitioners=hookimpl(specname="dlc_partitioners")(fail))
+    with fresh_registry({"board": Board(), "more": more}):
+        exe = dlc.compile(model(), targets=["board", "reference"])
+        (line,) = exe.explain().refusals()
+        assert line.startswith("not asked: plugin more of more: dlc_partitioners: ")
+        assert LICENCE in line
+    with fresh_registry({"board": Board(targets=[kind(codegen="")]), "more": more}):
+        with pytest.raises(DlcError, match="takes no operation") as caught:
+            dlc.compile(model(), "board")
+        assert LICENCE in str(caught.value)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

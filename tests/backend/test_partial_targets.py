@@ -10,7 +10,7 @@ import pytest
 import dlc_core as dlc
 from dlc_core.algorithms.minimal_filtering.matching import filtering_core
 from dlc_core.cli.main import main
-from dlc_core.diag import ScheduleError, TargetError
+from dlc_core.diag import PluginError, ScheduleError, TargetError, UsageError
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
@@ -191,6 +191,22 @@ def test_unknown_names_are_errors(fields, text, form):
         with pytest.raises(TargetError) as caught:
             dlc.compile(mlp(), **form)
         assert text in str(caught.value)
+
+
+def test_the_default_target_takes_all_operations():
+    with pytest.raises(TargetError, match="lists its schedule rules and can be the default target"):
+        kind(rules=("board.*",), host_rank=5)
+    supports = part(Codegen, supports=lambda self, n: True)
+    board = Board(codegens=[supports], targets=[kind(host_rank=5)])
+    with fresh_registry({"board": board}), pytest.raises(PluginError, match="does not take all operations"):
+        dlc.compile(mlp(), "board")
+
+
+def test_a_target_that_takes_only_some_operations_is_not_the_last_one():
+    supports = part(Codegen, supports=lambda self, n: dense_only(n))
+    refused = pytest.raises(UsageError, match="the last target, board, takes only some operations")
+    with fresh_registry({"board": Board(codegens=[supports])}), refused:
+        dlc.compile(mlp(), targets=["reference", "board"])
 
 
 def test_text_and_empty_lists_are_errors():

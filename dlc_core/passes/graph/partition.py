@@ -71,6 +71,8 @@ class Placement:
     place: tuple[tuple[str, str], ...] = ()
     unscheduled: Callable[[Function, Target, PassContext], Mapping[Node, str]] = lambda *_: {}
     """The nodes of a region that no schedule rule of a target's kind schedules, with the reasons."""
+    not_asked: tuple[str, ...] = ()
+    """Plugins whose partitioners are not known, because their hook failed, each with the reason."""
     costs: CostModel | None = None
     """The costs that decide which target takes a node that several could; None for the order of targets."""
 
@@ -130,6 +132,7 @@ class _Partitioner:
             "replaced": self.replaced,
             "why_not": self.refused,
             **({"costs": self.costs} if self.costs else {}),
+            **({"not_asked": self.placement.not_asked} if self.placement.not_asked else {}),
         }
 
     def function(self, function: Function) -> Function:

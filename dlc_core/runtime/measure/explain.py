@@ -102,6 +102,8 @@ class Explanation:
     replaced: tuple[str, ...] = ()
     """The matches that partitioners replaced: partitioner, pattern and ops of each."""
     refused: tuple[Refusal, ...] = ()
+    not_asked: tuple[str, ...] = ()
+    """Plugins whose hook `dlc_partitioners` failed, each with the reason. Their partitioners took nothing."""
     device_memory: Mapping[str, int | None] = field(default_factory=dict)
     """For each device with its own memory, the peak bytes of a call's values between segments; None if they
     depend on dims."""
@@ -177,7 +179,9 @@ class Explanation:
         return [choice for choice in self.choices if choice.full() not in of_kernels]
 
     def refusals(self) -> list[str]:
-        """A line for each op that an earlier target refused, and the reason."""
+        """A line for each op that an earlier target refused, and the reason; then one for each plugin whose
+        partitioners are not known.
+        """
         found: dict[tuple[str, str, str], list[str]] = {}
         for one in self.refused:
             found.setdefault((one.target, one.op, "; ".join(one.reasons)), []).append(", ".join(one.nodes))
@@ -186,7 +190,7 @@ class Explanation:
             which = first_names([name for name in nodes if name], SHOWN_NODES)
             count = f" × {len(nodes)}" if len(nodes) > 1 else ""
             lines.append(f"not on {target}: {op}{count}{f' ({which})' if which else ''}: {why}")
-        return lines
+        return [*lines, *(f"not asked: {text}" for text in self.not_asked)]
 
     @property
     def is_divided(self) -> bool:
@@ -312,6 +316,7 @@ def explain(
         results=None if memory.results is None else str(memory.results),
         maximum=memory.maximum,
         refused=tuple(_refusals(exe)),
+        not_asked=tuple(exe.about.get("placed", {}).get("not_asked", ())),
         accesses=exe.about.get("accesses", {}),
         choices=tuple(map(Choice.parse, exe.about.get(CHOICES, ()))),
     )
