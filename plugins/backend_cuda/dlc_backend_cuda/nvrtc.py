@@ -25,6 +25,9 @@ REMEDY = 'pip install "dlc-backend-cuda[compiler]"'
 _WINDOWS = sys.platform == "win32"
 _PATTERNS = ("*/bin/nvrtc64_*_0.dll", "*/bin/*/nvrtc64_*_0.dll") if _WINDOWS else ("*/lib/libnvrtc.so.*",)
 _OPTIONS = ("--ptxas-options=-v", "--disable-warnings")
+_NO_CACHE = "--no-cache"
+"""NVRTC uses the driver's cache since 12.9. For programs from it, the log lacks the assembler's report."""
+_CACHES_SINCE = (12, 9)
 _SHOWN = 40
 """The number of lines of the compiler's log that an error shows."""
 _LENGTHS = struct.Struct("<QQ")
@@ -73,11 +76,20 @@ def problem() -> str | None:
     return problem_of(_library)
 
 
-def version() -> str:
-    """The name and version of the compiler. Raises UnsupportedError if there is none."""
+def _version() -> tuple[int, int]:
     major, minor = ctypes.c_int(), ctypes.c_int()
     _call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-    return f"nvrtc {major.value}.{minor.value}"
+    return major.value, minor.value
+
+
+def version() -> str:
+    """The name and version of the compiler. Raises UnsupportedError if there is none."""
+    return "nvrtc {}.{}".format(*_version())
+
+
+def _options() -> tuple[str, ...]:
+    """The options of this version, besides the architecture."""
+    return (*_OPTIONS, _NO_CACHE) if _version() >= _CACHES_SINCE else _OPTIONS
 
 
 def architectures() -> tuple[str, ...]:
@@ -109,7 +121,7 @@ def compile_kernels(text: str, arch: str) -> Compiled:
         lengths = _LENGTHS.pack(len(made.cubin), len(made.ptx))
         out.write_bytes(lengths + made.cubin + made.ptx + made.log.encode())
 
-    data = cached_binary(text.encode(), ".cubin", (arch, *_OPTIONS), build, version()).read_bytes()
+    data = cached_binary(text.encode(), ".cubin", (arch, *_options()), build, version()).read_bytes()
     cubin, ptx = _LENGTHS.unpack_from(data)
     at, end = _LENGTHS.size, _LENGTHS.size + cubin
     return Compiled(data[at:end], data[end : end + ptx], data[end + ptx :].decode())
@@ -119,7 +131,7 @@ def _compile(text: bytes, arch: str) -> Compiled:
     program = ctypes.c_void_p()
     _call("nvrtcCreateProgram", ctypes.byref(program), text, b"kernels.cu", 0, None, None)
     try:
-        words = [f"--gpu-architecture={arch}", *_OPTIONS]
+        words = [f"--gpu-architecture={arch}", *_options()]
         given = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
         status = _library().nvrtcCompileProgram(program, len(words), given)
         log = _part("ProgramLog", program).rstrip(b"\0").decode(errors="replace")

@@ -183,6 +183,15 @@ def test_compile_errors_show_the_text() -> None:
         nvrtc.compile_kernels("", "sm_10")
 
 
+@pytest.mark.parametrize(("version", "disabled"), [((12, 8), False), ((12, 9), True), ((13, 0), True)])
+def test_the_cache_of_the_driver_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, int], disabled: bool
+) -> None:
+    """Its results have no report of the assembler."""
+    monkeypatch.setattr(nvrtc, "_version", lambda: version)
+    assert ("--no-cache" in nvrtc._options()) is disabled
+
+
 def test_without_nvrtc_the_artefact_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "_candidates", list)
     nvrtc._library.cache_clear()
