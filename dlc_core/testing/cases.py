@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from dlc_core.diag import DlcError, TypeInferenceError
-from dlc_core.graph.node import Function, Node, param
+from dlc_core.graph.node import Function, Node, constant, param, rewrite
 from dlc_core.ir.conditions import check_conditions, conditions_of
 from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import DType
@@ -42,6 +42,22 @@ class Case:
     trials: Sequence[Trial]
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     """The (rtol, atol) of results by dtype. Results of missing dtypes are compared exactly."""
+
+
+def with_constants(case: Case) -> Case | None:
+    """The case with constants in place of all inputs but the first, as a model has weights. None if it has
+    one input, or inputs of symbolic sizes.
+    """
+    function = case.module[case.module.entry]
+    if len(function.params) < 2 or len(case.trials) != 1:
+        return None
+    if any(p.tensor_type.static_shape() is None for p in function.params):
+        return None
+    (trial,) = case.trials
+    first, *others = function.params
+    values = {p: constant(a) for p, a in zip(others, trial.inputs[1:], strict=True)}
+    body = rewrite(function.body, lambda old, _: values.get(old))
+    return replace(case, module=module_of(body, [first]), trials=[Trial(trial.inputs[:1], trial.expected)])
 
 
 def outputs_of(value: Any) -> tuple[NDArray, ...]:
@@ -208,4 +224,5 @@ __all__ = [
     "symbolic_cases",
     "symbolic_node",
     "tolerances_of",
+    "with_constants",
 ]

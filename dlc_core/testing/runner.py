@@ -20,7 +20,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Target
 from dlc_core.testing.batch import Compiled, compile_all
 from dlc_core.testing.capability import is_partial, taken
-from dlc_core.testing.cases import Case, difference, outputs_of
+from dlc_core.testing.cases import Case, difference, outputs_of, with_constants
 from dlc_core.testing.expectations import Expectations, ExpectedFailure, Unsupported
 from dlc_core.testing.limits import CaseTooLong, limited
 from dlc_core.testing.running import report
@@ -88,7 +88,8 @@ def run_cases(
 ) -> list[Outcome]:
     """Compile and run all cases that are not `Unsupported`. `make`, if given, compiles each module.
 
-    Of the cases that a partial target takes nothing of, only the first is run: it tests the host.
+    A case that a partial target does not take is tried with constants in place of all inputs but the first.
+    Of the cases that it takes nothing of, only the first is run: it tests the host.
     """
     expectations = expectations_of(target.kind.name)
     partial = make is None and is_partial(target)
@@ -101,6 +102,10 @@ def run_cases(
             outcomes.append(Outcome(case.name, UNSUPPORTED, expected.reason))
             continue
         where = taken(case.module, target, opt_level) if partial else None
+        if where is not None and not where.on and (weighted := with_constants(case)) is not None:
+            found = taken(weighted.module, target, opt_level)
+            if found is not None and found.on:  # it takes the op with constant weights
+                case, where = weighted, found
         if where is not None and not where.on:
             if host_tested:
                 where = replace(where, work=work_of(case.module))

@@ -10,11 +10,13 @@ from unittest import mock
 
 import pytest
 
+from dlc_core.backend import RegionPattern
 from dlc_core.backend.compiler import compiler_problem
 from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.plugin.registry import fresh_registry
+from dlc_core.rewrite import const_var, match_op, var
 from dlc_core.testing import runner
 from dlc_core.testing.batch import compile_all
 from dlc_core.testing.capability import is_partial, taken
@@ -103,6 +105,17 @@ def test_cases_that_the_target_takes_run_there(unit: Unit) -> None:
     found = run_cases(op_cases(std.BY_NAME["matmul"], ["float32"]), usable_target("unit"))
     assert {(each.status, each.where.place) for each in found} == {(PASSED, DEVICE)}
     assert launches(unit) >= len(found)
+
+
+def test_constant_weights_are_tried() -> None:
+    dense = match_op("matmul", var("x"), const_var("w"))
+    usable_target.cache_clear()
+    with fresh_registry({"unit": Unit(patterns=[RegionPattern("dense", dense)])}):
+        found = run_cases(op_cases(std.BY_NAME["matmul"], ["float32"]), usable_target("unit"))
+    usable_target.cache_clear()
+    places = {(each.status, each.where.place) for each in found}
+    assert (PASSED, DEVICE) in places
+    assert places <= {(PASSED, DEVICE), (ON_HOST, HOST)}  # the pattern has no attributes
 
 
 # The part of an executable on the device
