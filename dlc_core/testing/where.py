@@ -165,8 +165,11 @@ def _nodes_of(exe: Executable, target: Target, module: IRModule) -> Where:
     own = str(replace(target, host=None))
     host = exe.about.get("host", ())
     others = sum(len(region["ops"]) for region in placed["regions"] if region["target"] != own)
-    nodes = max(1, len(host) + others, count_nodes(module))
-    return Where(nodes - len(host) - others, nodes, _reasons((one["op"], (one["why"],)) for one in host))
+    # A host program has the nodes after expansion: an op may become a native segment and a node on the host.
+    native = sum(len(one["ops"]) for one in exe.about.get("native", ()))
+    on = native if exe.program is not None else max(1, count_nodes(module))
+    nodes = max(1, on + len(host) + others)
+    return Where(on, nodes, _reasons((one["op"], (one["why"],)) for one in host))
 
 
 def where_placed(placed: Mapping[str, Any], target: Target) -> Where:
