@@ -167,9 +167,9 @@ def _nodes_of(exe: Executable, target: Target, module: IRModule) -> Where:
     others = sum(len(region["ops"]) for region in placed["regions"] if region["target"] != own)
     # A host program has the nodes after expansion: an op may become a native segment and a node on the host.
     native = sum(len(one["ops"]) for one in exe.about.get("native", ()))
-    on = native if exe.program is not None else max(1, count_nodes(module))
-    nodes = max(1, on + len(host) + others)
-    return Where(on, nodes, _reasons((one["op"], (one["why"],)) for one in host))
+    elsewhere = len(host) + others
+    nodes = native + elsewhere if native else max(1, elsewhere, count_nodes(module))
+    return Where(nodes - elsewhere, nodes, _reasons((one["op"], (one["why"],)) for one in host))
 
 
 def where_placed(placed: Mapping[str, Any], target: Target) -> Where:
