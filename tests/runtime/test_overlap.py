@@ -28,6 +28,7 @@ from dlc_core.target import Artifact, Description, TargetKind
 from tests.backend.test_broken_plugins import Codegen, Device
 
 PATIENCE = 20.0
+NAMES = ("left", "right")
 SQUARE = tensor_type((4, 4))
 X = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
 
@@ -304,6 +305,25 @@ def test_ctrl_c_during_a_wait_ends_the_call_when_the_launches_have_ended(cards):
 
     quiet_after(run)
     check(exe, reference, X)
+
+
+def test_a_profile_shows_the_overlap_and_measures_each_segment_alone(cards):
+    exe, _ = two_branches()
+    busy, most = [], []
+
+    def during():
+        busy.append(1)
+        most.append(len(busy))
+        time.sleep(0.03)
+        busy.pop()
+
+    for device in cards:
+        device.during = during
+    report = exe.profile([X], runs=2)
+    assert "1111" in "".join(map(str, most))  # in the two calls whose segments are measured
+    spans = {span.device: span for span in report.timeline if span.kind == "segment" and span.device in NAMES}
+    assert spans["left"].start < spans["right"].end
+    assert spans["right"].start < spans["left"].end
 
 
 def test_many_callers_share_an_executable(cards):

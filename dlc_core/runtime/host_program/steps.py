@@ -181,9 +181,11 @@ class Steps:
         functions: Functions | None = None,
         watch: Watch | None = None,
         lanes: Mapping[str, str] | None = None,
+        serial: Callable[[], bool] | None = None,
     ) -> None:
         """`watch` may replace the step of a node that the host computes. It is given arrays. `lanes` names
-        the device of each segment that may run in another thread, at the same time as later steps.
+        the device of each segment that may run in another thread, at the same time as later steps; none does
+        in calls for which `serial` holds.
         """
         self._run = run
         self._watch = watch
@@ -191,6 +193,7 @@ class Steps:
         self._functions = Functions(function) if functions is None else functions
         self._devices = devices
         self._lanes = lanes or {}
+        self._serial = serial
         self._template: list[Any] = []
         self._slots: dict[Node, int] = {}
         self._params = [p.tensor_type.shape for p in function.params]
@@ -289,7 +292,7 @@ class Steps:
 
     def _run_beside(self, values: list[Any], dims: Symbols, threads: int) -> None:
         """Run the steps, some of which run in other threads. All have ended when this returns or raises."""
-        values.append({})
+        values.append(None if self._serial and self._serial() else {})
         try:
             for i, (step, slot, dead, n) in enumerate(self._steps):
                 self._join(i, values)
@@ -307,9 +310,10 @@ class Steps:
     def _join(self, step: int, values: list[Any]) -> None:
         """Wait for the launches that a step needs."""
         for slot in self._joins.get(step, ()):
-            running: Running = values[slot]
+            running = values[slot]
             try:
-                values[slot] = running.result()
+                if isinstance(running, Running):
+                    values[slot] = running.result()
             except DlcError as error:
                 raise error.at(self._node_at[slot].spans) from error.__cause__
 
@@ -367,19 +371,18 @@ class Steps:
 
         def step(values: list[Any], dims: Symbols, threads: int) -> Any:
             if symbol not in functions:
-                functions[symbol] = Steps(
-                    made[symbol], self._run, self._segments, self._devices, made, self._watch, self._lanes
-                )
+                functions[symbol] = self._inner(made[symbol])
             return nested_call(symbol, lambda: functions[symbol]([values[i] for i in slots], threads))
 
         return step
 
+    def _inner(self, function: Function) -> Steps:
+        """The steps of a body, or of a function that is called by name."""
+        shared = (self._run, self._segments, self._devices, self._functions, self._watch)
+        return Steps(function, *shared, self._lanes, self._serial)
+
     def _control(self, n: Node, decl: OpDecl, slots: Sequence[int]) -> Step:
-        bodies = {
-            k: Steps(v, self._run, self._segments, self._devices, self._functions, self._watch, self._lanes)
-            for k, v in n.attrs.items()
-            if isinstance(v, Function)
-        }
+        bodies = {k: self._inner(v) for k, v in n.attrs.items() if isinstance(v, Function)}
         self.bodies[n] = list(bodies.values())
         plain = {k: v for k, v in without_plan(n.attrs).items() if k not in bodies and k not in decl.fresh}
         symbolic = {k for k, v in plain.items() if isinstance(v, Expr)}
@@ -410,11 +413,13 @@ class Steps:
 def _in_lane(step: Step, lane: str, is_beside: bool) -> Step:
     """A launch after the earlier ones of its device that run in other threads; with `is_beside` it runs in
     another thread itself, and its value is `Running`. The last of `values` has the last such launch of each
-    device.
+    device; it is None in a serial call.
     """
 
     def launch(values: list[Any], dims: Symbols, threads: int) -> Any:
-        latest: dict[str, Running] = values[-1]
+        latest: dict[str, Running] | None = values[-1]
+        if latest is None:
+            return step(values, dims, threads)
         before = latest.get(lane)
         if is_beside:
             latest[lane] = run_beside(lambda: step(values, dims, threads), before)

@@ -17,7 +17,7 @@ from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.call.checked import Caller, Host, device_errors
 from dlc_core.runtime.call.copying import Copying, DeviceLaunch
 from dlc_core.runtime.host_program.nodes import host_nodes
-from dlc_core.runtime.host_program.program import Hosted, flat_results
+from dlc_core.runtime.host_program.program import Hosted, flat_results, lanes_of
 from dlc_core.runtime.host_program.resident import Pool, ResidentValue, to_host, to_resident
 from dlc_core.runtime.host_program.steps import Step, Steps, Symbols
 from dlc_core.runtime.interface.signature import Signature
@@ -104,7 +104,16 @@ class Recorded:
         records = zip(host_nodes(function), exe.about.get(HOST_WORK, ()))
         self._indices = {n: i for i, (n, found) in enumerate(records) if found is not None}
         devices = {n: c.device.name for n, c in caller.segments.items() if isinstance(c, Copying)}
-        return Steps(function, self._run, self._parts, devices or None, watch=self._watch)
+        lanes = lanes_of(exe.device, {name: region.device for name, region in exe.regions.items()})
+        return Steps(
+            function,
+            self._run,
+            self._parts,
+            devices or None,
+            watch=self._watch,
+            lanes=lanes,
+            serial=lambda: self._recorder.serial,
+        )
 
     def _unit(self, name: str, owner: LoadableModel, caller: Caller, sites: int, symbol: str) -> Unit:
         profiled = None
