@@ -7,7 +7,7 @@ schedules: each node has a span of its own, and the spans of a kernel name its n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlc_core.diag import DlcError, Span, first_names
 from dlc_core.driver.stages import pipelines
@@ -53,8 +53,9 @@ def unscheduled(function: Function, target: Target, context: PassContext) -> dic
                 rule.run_function(kernel, inner)
             except NoRuleError as error:
                 numbers = [int(s.name) for s in kernel.spans if s.source == _MARK]
-                nodes = _first_to_move([originals[i] for i in numbers]) or _all_of(function)
-                found.update(dict.fromkeys(nodes, _reason(kernel, error)))
+                own = [originals[i] for i in numbers]
+                nodes = _first_to_move(own) or _all_of(function)
+                found.update(dict.fromkeys(nodes, _reason(kernel, own, error)))
     except DlcError:
         return {}
     return found
@@ -102,9 +103,11 @@ def _all_of(function: Function) -> list[Node]:
     return [n for n in nodes if functions_of(n)] or nodes
 
 
-def _reason(kernel: PrimFunc, error: NoRuleError) -> str:
+def _reason(kernel: PrimFunc, nodes: Sequence[Node], error: NoRuleError) -> str:
+    is_added = not any(n.op.name in kernel.name for n in nodes)
+    added = " (added by a pass)" if is_added else ""
     tried = first_names([detail.partition("\n")[0] for detail in error.details], _SHOWN)
-    return f"kernel {kernel.name}: {error.why}{f': {tried}' if tried else ''}"
+    return f"kernel {kernel.name}{added}: {error.why}{f': {tried}' if tried else ''}"
 
 
 __all__ = ["unscheduled"]

@@ -279,6 +279,16 @@ def test_the_description_of_a_kind_says_what_it_takes(capsys):
     assert "disabled passes: winograd" in out
 
 
+def test_a_refusal_names_kernels_that_passes_add():
+    """The convolution could be scheduled, and the transposes of its layout cannot."""
+    board = Board(targets=[kind(rules=("board.*",))], rules=[Products()])
+    with fresh_registry({"board": board}):
+        exe = dlc.compile(cifar(), "board")
+        reasons = {reason for r in exe.explain().refused if r.op == "conv" for reason in r.reasons}
+        assert any(reason.startswith("kernel fused_transpose") for reason in reasons)
+        assert all("(added by a pass): its rules are board.*" in reason for reason in reasons)
+
+
 def test_networks_on_a_partial_target_compute_the_same():
     layouts = kind(rules=("board.*",), disabled_passes=("convert_layout",))
     with fresh_registry({"board": Board(targets=[layouts], rules=[Products()])}):
