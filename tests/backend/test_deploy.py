@@ -383,6 +383,45 @@ def test_other_control_flow_with_regions_is_refused(llvm, tmp_path):
         exe.export(tmp_path / "net.so")
 
 
+def random_net(seed: int) -> tuple[IRModule, dict[str, str]]:
+    """A random graph, with results of all kinds, and a random placement of its ops."""
+    rng = np.random.default_rng(seed)
+    x = param("x", tensor_type((6, 8) if seed % 3 else (Var("n"), 8)))
+    values = [x]
+    for _ in range(int(rng.integers(3, 14))):
+        a, b = (values[int(k)] for k in rng.integers(max(0, len(values) - 5), len(values), 2))
+        made = [
+            lambda a, b: op("matmul", a, constant(WEIGHTS[int(rng.integers(4))])),
+            lambda a, b: op("add", a, b),
+            lambda a, b: op("add", a, constant(BIAS)),
+            lambda a, b: op("relu", a),
+            lambda a, b: op("softmax", a),
+            lambda a, b: op("mul", a, b),
+            lambda a, b: op("tanh", b),
+        ][int(rng.integers(7))](a, b)
+        values.append(made)
+    kept = [values[int(k)] for k in rng.integers(0, len(values), int(rng.integers(1, 5)))]
+    place = {name: str(rng.choice(["card", "other"])) for name in ("matmul", "add", "relu")}
+    return module(x, op("tanh", dense(values[-1])), *kept), place
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(k, marks=pytest.mark.slow) for k in range(6, 60))]
+)
+def test_random_graphs_on_two_cards_and_the_host(llvm, tmp_path, seed):
+    net, place = random_net(seed)
+    exe = dlc.compile(net, targets=["card", "other", "llvm"], place=place, cache=False)
+    assert exe.regions
+    exe.export(tmp_path / "net.so")
+    lib = dlc.load_library(tmp_path / "net.so")
+    for _ in range(2):
+        want, got = exe(X), lib(X)
+        for one, other in zip(
+            got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)
+        ):
+            np.testing.assert_allclose(one, other, 2e-5, 1e-5)
+
+
 FAILURES = [
     ("open", "device card: open failed with code 1: there is no card for 'card'"),
     ("alloc:1", "device card: the allocation of 192 bytes failed with code 2: the card's memory is full"),

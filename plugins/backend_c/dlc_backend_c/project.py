@@ -194,7 +194,8 @@ def _readme(name: str, signature: Signature, form: str, bounds: Bounds, host: Ho
         state = "allocates nothing but the memory of devices and lists of it"
         devices = f"""
 Parts of the model run on devices: {names}. The code of these parts is in `{name}.c`, which calls the
-runtimes of the devices by `dlc_device.h`.
+runtimes of the devices by `dlc_device.h`. It uses POSIX threads, unless `DLC_HOST_SINGLE_THREAD` is defined;
+then one thread at a time may call the model.
 """
     return f"""\
 # {name}
