@@ -7,9 +7,10 @@ integer of 8 or 16 bits; the spare bits above the code are 0, and are ignored wh
 converted to a value of the computing dtype (float32 or int32), and a value of the computing dtype is rounded
 to a code. NumPy functions define both conversions. Functions over expressions lower them to the tensor level.
 
-Arithmetic is *native* on targets whose description lists the dtype: their code generators get it as it is.
-On other targets it is *emulated*: operands are converted to the computing dtype, and each result is rounded
-once. If `emulated` is false, these targets refuse arithmetic. Storage, data movement and casts work on all.
+Arithmetic is *native* on targets whose description lists the dtype: their code generators get it as it is
+(`passes/tir/native_dtypes.py`). On other targets it is *emulated*: operands are converted to the computing
+dtype, and each result is rounded once. If `emulated` is false, these targets refuse arithmetic. Storage, data
+movement and casts work on all.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ class DTypeDecl:
     Casts and arithmetic round by `encode` and by nothing else. `lower_decode` and `lower_encode` do the same
     with an expression of one element: uint8 or uint16 to a value, and back.
 
+    `native` names the operations that targets which list the dtype do in it; they must round as `encode`
+    does. On these targets other operations are done in the computing dtype, and conversions are native.
+
     `numpy` is the name of a type of ml_dtypes with the same encodings; arrays have that type. Without it,
     arrays have a structured type with the codes in the field `name`, which NumPy does not compute in.
 
@@ -71,6 +75,7 @@ class DTypeDecl:
     lower_decode: Callable[[Any], Any] | None = None
     lower_encode: Callable[[Any], Any] | None = None
     emulated: bool = True
+    native: tuple[str, ...] = ("add", "sub", "mul", "div")
     numpy: str = ""
     special: tuple[float, ...] = (0.0, 1.0, -1.0)
     tolerance: float = 0.0
@@ -145,6 +150,10 @@ class DTypeDecl:
         """The value of this dtype that a number is rounded to, as a Python number."""
         found: float | int = self.values_of(self.array_of(np.array([value])))[0].item()
         return found
+
+    def code_of(self, value: float) -> int:
+        """The code that a number is rounded to."""
+        return int(self.array_of(np.array([value])).view(self.codes)[0])
 
     @property
     def finite_range(self) -> tuple[float | int, float | int]:

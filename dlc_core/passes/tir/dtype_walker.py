@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
-
 from dlc_core.diag import UnsupportedError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import DType, dtype
@@ -32,13 +30,12 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.op.lower_dtype import lowered_decode, lowered_encode, refused
 from dlc_core.op.narrow_floats import decoded, encoded, rounded
+from dlc_core.passes.tir.native_dtypes import MOVES
 from dlc_core.passes.tir.walk import Walker
 from dlc_core.tir.matrix import operands
 from dlc_core.tir.stmt import Let, PrimFunc, Stmt, Store
 
 _F32, _I8, _U8 = dtype("float32"), dtype("int8"), dtype("uint8")
-_MOVES = ("if_then_else", "vector_shuffle", "reinterpret", "address_of")
-"""Calls that compute nothing."""
 _EXACT = frozenset({"abs", "sign", "floor", "ceil", "round", "trunc", "copysign", "if_then_else"})
 
 
@@ -122,8 +119,7 @@ class LegalDtypes(Walker):
         if isinstance(e, Const):
             bits = dtype(f"uint{8 * e.dtype.itemsize}")
             if e.dtype.decl is not None:
-                code = e.dtype.decl.array_of(np.array([e.value])).view(e.dtype.decl.codes)
-                return const(int(code[0]), bits)
+                return const(e.dtype.decl.code_of(e.value), bits)
             return const(0, bits) if e.value == 0 and math.copysign(1, e.value) == 1 else None
         if isinstance(e, Broadcast):
             value = self.raw_bits(e.value)
@@ -228,7 +224,7 @@ class LegalDtypes(Walker):
     def check_emulated(self, e: Expr, type_: DType) -> None:
         """Raise UnsupportedError for an operation in a declared dtype that only some targets compute in."""
         decl = type_.decl
-        moves = isinstance(e, Call) and (e.name in _MOVES or e.name.startswith("vector_concat"))
+        moves = isinstance(e, Call) and e.name in MOVES
         if decl is None or decl.emulated or type_ not in self.unsupported or moves:
             return
         if isinstance(e, (Unary, Binary, Call)):

@@ -22,6 +22,7 @@ from dlc_core.op.narrow_floats import NARROW_FLOATS
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.dtype_walker import LegalDtypes
+from dlc_core.passes.tir.native_dtypes import NativeDtypes
 from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.stmt import Alloc, PrimFunc, View
@@ -50,6 +51,10 @@ def legalize_declared(func: PrimFunc, native: Sequence[str]) -> PrimFunc:
 
 def _legalized(func: PrimFunc, narrow: set[DType], native: Sequence[str], target: str) -> PrimFunc:
     found = _dtypes(func)
+    own = {t for t in found if t.decl is not None and t.name in native}
+    if own:
+        body = NativeDtypes(func, own).stmt(func.body)
+        func = func if body is func.body else replace(func, body=body)
     unsupported = narrow | {t for t in found if t.decl is not None and t.name not in native}
     if not any(t in unsupported for t in found):
         return func

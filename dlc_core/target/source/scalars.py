@@ -46,6 +46,22 @@ OPERATORS = {
 }  # fmt: skip
 
 
+def declared_word(expr: Expr) -> str:
+    """The function that a language has for an operation in a declared dtype: `posit8_add`, `posit8_lt`,
+    `posit8_to_float32`, `posit8_from_float32`. "" for choices, which are written as in C.
+    """
+    if isinstance(expr, Cast):
+        if expr.dtype.decl is not None:
+            return f"{expr.dtype}_from_{expr.a.dtype}"
+        return f"{expr.a.dtype}_to_{expr.dtype}"
+    if isinstance(expr, (Unary, Binary)):
+        return f"{expr.children[0].dtype}_{expr.op}"
+    if isinstance(expr, Call) and expr.name not in ("if_then_else", "reinterpret", "address_of"):
+        own = next(each.dtype for each in (expr, *expr.children) if each.dtype.decl is not None)
+        return f"{own}_{expr.name}"
+    return ""
+
+
 class Storage(Protocol):
     """The storage of a function's values."""
 
@@ -107,6 +123,10 @@ class ScalarWriter:
         raise NotImplementedError(f"{type(self).__name__}.vector")
 
     def _scalar(self, expr: Expr) -> Text:
+        if expr.dtype.decl is not None or any(child.dtype.decl is not None for child in expr.children):
+            word = declared_word(expr)
+            if word:
+                return f"{word}({', '.join(self.value(child) for child in expr.children)})", POSTFIX
         if isinstance(expr, Unary):
             return self._unary(expr)
         if isinstance(expr, Binary):

@@ -128,7 +128,9 @@ _SIGNS = ("+ ", "- ", "? ", ": ", "&& ", "|| ")
 
 
 def literal(value: float | bool, type_: DType) -> str:
-    """A scalar literal with exactly this value in the type's C form."""
+    """A scalar literal with exactly this value in the type's C form: of a declared dtype, its code."""
+    if type_.decl is not None:
+        return str(type_.decl.code_of(value))
     if type_.is_bool:
         return "true" if value else "false"
     if type_.is_float:

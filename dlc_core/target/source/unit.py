@@ -71,6 +71,8 @@ class Unit:
 
     def _named(self, type_: DType, table: Mapping[str, str]) -> str:
         found = table.get(type_.scalar.name)
+        if found is None and type_.decl is not None:
+            found = f"{type_.decl.codes}_t"
         if found is None:
             raise CodegenError(
                 f"dtype {type_.scalar} has no code in {self.dialect.name}",

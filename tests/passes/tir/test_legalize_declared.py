@@ -12,7 +12,6 @@ from dlc_core.diag import PluginError, UnsupportedError
 from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype_decl import DTypeDecl
 from dlc_core.ir.structural import structural_equal
-from dlc_core.passes.tir import LegalizeDtypes
 from dlc_core.passes.tir.legalize import legalize_dtypes
 from dlc_core.schedule import Schedule
 from dlc_core.script import parse, script
@@ -63,7 +62,41 @@ def test_a_native_dtype_stays():
     with declaring(*DECLARED):
         func = parse(SUMS.format("float12"))
         assert legalize_dtypes(func, (*CORE, "float12")) is func
-        assert LegalizeDtypes((*CORE, "float12")).native[-1] == "float12"
+
+
+LAYER = """
+@T.prim_func
+def layer(a: T.Buffer((8,), "sat6"), b: T.Buffer((8,), "sat6"), c: T.Buffer((8,), "bool")):
+    for i in range(8):
+        b[i] = T.cast(T.cast(a[i], "int32") + T.int32(3), "sat6") * a[i]
+        c[i] = T.abs(a[i]) > b[i]
+"""
+
+
+def test_native_operations_replace_casts_and_others_are_emulated():
+    with declaring(*DECLARED):
+        func = parse(LAYER)
+        legal = legalize_dtypes(func, (*CORE, "sat6"))
+        text = script(legal)
+        assert "(a[i] + T.sat6(3)) * a[i]" in text  # without casts
+        assert 'T.cast(T.abs(T.cast(a[i], "int32")), "sat6")' in text  # abs is not native
+        arrays = [convert(np.arange(-4, 4), "sat6"), convert(np.zeros(8), "sat6"), np.zeros(8, bool)]
+        for one, other in zip(results(func, arrays), results(legal, arrays), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_keep_their_results_on_targets_that_compute_in_the_dtypes(seed):
+    with declaring(*DECLARED):
+        func = random_prim_func(seed, dtypes=("float32", "int32", "bool", "posit8", "sat6"), vectors=False)
+        rng = np.random.default_rng(seed)
+        arrays = [
+            convert(rng.standard_normal((8, 8)) if b.dtype.is_float else rng.integers(0, 5, (8, 8)), b.dtype)
+            for b in func.buffers
+        ]
+        legal = legalize_dtypes(func, (*CORE, "posit8", "sat6"))
+        for one, other in zip(results(func, arrays), results(legal, arrays), strict=True):
+            np.testing.assert_array_equal(convert(one, "float64"), convert(other, "float64"))
 
 
 SUMS = """
