@@ -239,3 +239,24 @@ def test_large_graphs_take_little_time():
         value = OPS["neg" if i % 3 else "abs"].build(OPS["add"].build(value, x))
     _, report = placed(value, [x], {"a": [ANY]}, lambda n, where: (1 + len(n.op.name) % 3) * 1e-6)
     assert report["costs"][0]["seconds"] > 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_costs_of_three_targets_keep_values_and_are_no_worse_than_each_target(seed):
+    rng = random.Random(seed)
+    params, body = random_graph(rng, rng.randint(3, 14))
+    pair = RegionPattern("pair", match_op(["neg", "concat"], var("p")))
+    two = RegionPattern("two", match_op("neg", match_op(["add", "mul"], var("p"), var("q"))))
+    some = RegionPattern("some", match_op(["add", "mul"], var("p"), var("q")))
+    rates = {(name, where): rng.randint(0, 30) * 1e-6 for name in OPS for where in ("a", "b", "host")}
+    pins = [(rng.choice(["add", "neg"]), str(TARGETS[rng.choice(["a", "b", "host"])]))] * rng.randint(0, 1)
+    function, report = placed(
+        body, params, {"a": [two, some], "b": [pair, ANY]}, lambda n, where: rates[n.op.name, where], pins
+    )
+    costs = report["costs"][0]
+    assert costs["seconds"] <= min(costs["preference"], *costs["alone"].values()) + 1e-15
+    verify_function(function)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    expected = evaluate(Function("f", tuple(params), body), [x, x + 1])
+    for got, want in zip(np.atleast_1d(evaluate(function, [x, x + 1])), np.atleast_1d(expected), strict=True):
+        np.testing.assert_array_equal(got, want)
