@@ -30,6 +30,7 @@ import numpy as np
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.foreign.needed import check_exported
 from dlc_core.runtime.artefact.compiled import (
+    DEVICE_HINT,
     ENTRIES,
     MEMORY,
     PART,
@@ -353,7 +354,7 @@ class Executable(LoadableModel, InSteps):
         if found is None:
             raise UnsupportedError(
                 f"target {self.target.kind.name!r} does not support {name}",
-                hint=SAVE_HINT,
+                hint=SAVE_HINT if self.target.kind.runtime is None else f"{DEVICE_HINT}; {SAVE_HINT}",
             )
         check_exported(self.artifact.metadata)
         return found

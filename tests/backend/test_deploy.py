@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ from dlc_core.backend.deploy import HEADERS, DeviceRuntime
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError
 from dlc_core.graph.node import Function, constant, get_item, make_tuple, param
 from dlc_core.hooks import hookimpl
-from dlc_core.ir.expr import Var
+from dlc_core.ir.expr import Var, const
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import declare
 from dlc_core.plugin.registry import fresh_registry, registry
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.interface.signature import Signature
+from dlc_core.target import Artifact, Target, TargetKind
 from dlc_core.testing.card import CardPlugin
 from tests.backend.card_runtime import RUNTIME, SOURCE, DeployedCard
 
@@ -532,6 +536,16 @@ def test_kinds_without_a_runtime_are_refused(tmp_path):
             exe.export(tmp_path / "net")
     assert "region_0 runs on card" in str(caught.value)
     assert "DeviceRuntime" in str(caught.value)
+
+
+def test_a_model_on_a_device_as_a_whole_needs_a_host(tmp_path):
+    codegen = SimpleNamespace(name="card", kinds=("card",), format="card-graph")
+    kind = TargetKind("card", "a card", codegen="card", device="card", runtime=RUNTIME)
+    signature = Signature((), (), (), const(0), 0)
+    artifact, weights = Artifact("card-graph", b"", "card"), np.zeros(0, np.uint8)
+    exe = Executable(signature, artifact, weights, Target(kind), None, codegen=codegen)
+    with pytest.raises(UnsupportedError, match="compile for the device and a host"):
+        exe.export(tmp_path / "net")
 
 
 def test_steps_in_python_are_refused_with_their_reasons(host, tmp_path):

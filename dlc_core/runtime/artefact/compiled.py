@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SAVE_HINT = "exe.save, or `dlc compile -o NAME.dlc`, writes a file for dlc.open"
 
+DEVICE_HINT = "compile for the device and a host whose code generator exports, in `targets`"
+"""The hint for a model that is on a device as a whole."""
+
 ENTRIES, PART = "entries", "part"
 """The key, in `about`, of the entry points by name. Each has the symbol and the signature of code of this
 executable, or the name of a part; the part "" is the executable itself."""
@@ -206,6 +209,7 @@ def check_exportable(model: CompiledModel, programs: bool = False) -> None:
 
 
 __all__ = [
+    "DEVICE_HINT",
     "ENTRIES",
     "HOST_WORK",
     "MEMORY",

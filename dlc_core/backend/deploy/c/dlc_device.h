@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-/* Memory of a device: any number that the runtime chooses, also an address. */
+/* Memory of a device: any number but 0 that the runtime chooses, such as an address. */
 typedef uint64_t dlc_memory;
 
 typedef struct dlc_device_api {
