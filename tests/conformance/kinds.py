@@ -113,6 +113,12 @@ class Compiled:
         return [self.device]
 
 
+class LargeCard(Card):
+    """A card with memory for the weights of large networks."""
+
+    memory_bytes = 1 << 31
+
+
 class WrongCard(Card):
     """A card whose regions have wrong results."""
 
@@ -139,4 +145,13 @@ class HangingCard(Card):
             ctypes.PyDLL(None).pause()  # it holds the interpreter's lock
 
 
-__all__ = ["Compiled", "CrashingCard", "HangingCard", "Unit", "WrongCard", "bytes_only", "products"]
+__all__ = [
+    "Compiled",
+    "CrashingCard",
+    "HangingCard",
+    "LargeCard",
+    "Unit",
+    "WrongCard",
+    "bytes_only",
+    "products",
+]

@@ -15,7 +15,7 @@ import pytest
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.testing import conformance_suite
 from dlc_core.testing.runner import expectations_of, usable_target
-from tests.conformance.kinds import Unit
+from tests.conformance.kinds import LargeCard, Unit
 
 llvm_plugin = pytest.importorskip("dlc_backend_llvm.plugin", reason="the backend for this machine is missing")
 onnx_plugin = pytest.importorskip("dlc_frontend_onnx.plugin", reason="the ONNX frontend is not installed")
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="isolated processes i
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> Iterator[None]:
-    with fresh_registry({"unit": Unit(), "llvm": llvm_plugin, "onnx": onnx_plugin}):
+    with fresh_registry({"unit": Unit(device=LargeCard), "llvm": llvm_plugin, "onnx": onnx_plugin}):
         usable_target.cache_clear()
         expectations_of.cache_clear()
         yield
