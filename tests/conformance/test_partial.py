@@ -16,13 +16,14 @@ from dlc_core.graph.node import param
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.plugin.registry import fresh_registry
-from dlc_core.rewrite import const_var, match_op, var
+from dlc_core.rewrite import const_var, match_any, match_op, var
 from dlc_core.testing import runner
 from dlc_core.testing.batch import compile_all
 from dlc_core.testing.capability import is_partial, taken
 from dlc_core.testing.cases import module_of, op_cases
 from dlc_core.testing.levels.layers import on_device, random_inputs, results, same, subject_of
 from dlc_core.testing.parts import part_on
+from dlc_core.testing.pattern_cases import pattern_cases, patterns_of
 from dlc_core.testing.runner import ON_HOST, PASSED, check_outcomes, run_cases, usable_target
 from dlc_core.testing.where import DEVICE, HOST, MIXED, Tally, Where, where_of, work_of
 from tests.conformance.kinds import Compiled, Unit, bytes_only
@@ -116,6 +117,39 @@ def test_constant_weights_are_tried() -> None:
     places = {(each.status, each.where.place) for each in found}
     assert (PASSED, DEVICE) in places
     assert places <= {(PASSED, DEVICE), (ON_HOST, HOST)}  # the pattern has no attributes
+
+
+def fused_patterns() -> list[RegionPattern]:
+    dense = match_op("add", match_op("matmul", var("x"), const_var("w")), const_var("b"))
+    convolution = match_op("relu", match_op("add", match_any("conv"), const_var("b")))
+    return [
+        RegionPattern("dense_relu", match_op("relu", dense)),
+        RegionPattern("dense", dense),
+        RegionPattern("conv_relu", convolution),
+        RegionPattern("never", match_op("exp", dense), lambda found, target: "no memory for it"),
+    ]
+
+
+def test_patterns_of_several_operations_are_tested() -> None:
+    """The kit makes instances of them, because no sample of one operation matches."""
+    usable_target.cache_clear()
+    plugin = Unit(patterns=fused_patterns())
+    with fresh_registry({"unit": plugin}):
+        target = usable_target("unit")
+        (one, *_) = run_cases(op_cases(std.BY_NAME["matmul"], ["float32"]), target)
+        assert one.status == ON_HOST
+        cases = {pattern.name: pattern_cases(part, pattern, target) for part, pattern in patterns_of(target)}
+        assert {name: len(found) for name, found in cases.items()} == {
+            "dense_relu": 3,
+            "dense": 3,
+            "conv_relu": 3,
+            "never": 0,
+        }
+        before = launches(plugin)
+        found = run_cases([case for each in cases.values() for case in each], target)
+    usable_target.cache_clear()
+    assert {(each.status, each.where.place) for each in found} == {(PASSED, DEVICE)}
+    assert launches(plugin) == before + 9
 
 
 # The part of an executable on the device

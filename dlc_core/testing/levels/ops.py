@@ -17,7 +17,8 @@ from dlc_core.target import Target
 from dlc_core.testing.cases import op_cases, symbolic_cases
 from dlc_core.testing.dtypes import dtype_cases
 from dlc_core.testing.levels.base import Level, Parameters, Record, Settings
-from dlc_core.testing.runner import check_outcomes, run_cases
+from dlc_core.testing.pattern_cases import pattern_cases, patterns_of
+from dlc_core.testing.runner import NOT_RUN, Outcome, check_outcomes, run_cases
 
 
 def all_ops(settings: Settings) -> list[OpDecl]:
@@ -93,6 +94,20 @@ class OpsLevel(Level):
         native = target.describe().dtypes
         cases = [c for d in declared for c in dtype_cases(d, d.emulated or d.name in native)]
         check_outcomes(record(run_cases(cases, target)))
+
+    def test_patterns(self, target: Target, record: Record) -> None:
+        """Instances of patterns of several operations, which samples of single operations do not match."""
+        found = patterns_of(target)
+        if not found:
+            pytest.skip("no partitioner of this target has patterns of several operations")
+        outcomes: list[Outcome] = []
+        for partitioner, pattern in found:
+            cases = pattern_cases(partitioner, pattern, target)
+            outcomes += run_cases(cases, target)
+            if not cases:
+                name = f"ops/{partitioner.name}.{pattern.name}"
+                outcomes.append(Outcome(name, NOT_RUN, "the target takes no instance that the kit can make"))
+        check_outcomes(record(outcomes))
 
     def test_wrong_operands_are_refused(self, op: OpDecl) -> None:
         for sample in op.error_samples:
