@@ -50,9 +50,37 @@ def place(requests: Sequence[Request], scope: MemoryScope, in_banks: bool = True
     return tuple(found[i][0] for i in range(len(requests)))
 
 
+def place_next(requests: Sequence[Request], size: int) -> tuple[int, ...] | Request:
+    """The offset of each tile in a memory of `size`, next to the tile before it if there is room.
+
+    For tiles in the order of their first use, of which nothing else is known: loads of a tile then run while
+    an earlier one is in use, where both fit. Returns the first request that does not fit.
+    """
+    found: list[int] = []
+    last = 0
+    for number, own in enumerate(requests):
+        busy = [
+            (offset, offset + other.size)
+            for other, offset in zip(requests[:number], found, strict=True)
+            if other.end >= own.begin
+        ]
+        free = (
+            start
+            for start in (last, 0, *(end for _, end in busy))
+            if start + own.size <= size
+            and all(start + own.size <= low or start >= high for low, high in busy)
+        )
+        offset = next(free, None)
+        if offset is None:
+            return own
+        found.append(offset)
+        last = offset + own.size
+    return tuple(found)
+
+
 def needed(requests: Sequence[Request]) -> int:
     """The most bytes that are in use at once, without alignment."""
     return max((sum(r.size for r in requests if r.begin <= at.begin <= r.end) for at in requests), default=0)
 
 
-__all__ = ["Request", "needed", "place"]
+__all__ = ["Request", "needed", "place", "place_next"]

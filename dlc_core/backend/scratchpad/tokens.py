@@ -9,9 +9,9 @@ tokens: the command that is waited for puts a token into it (`pushes`), and the 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,100 +44,129 @@ class _Log:
         return int(rows[hits[-1], 2]) if hits.size else -1
 
 
+class Task(NamedTuple):
+    """An instruction as the checks see it: its unit, and the bytes or entries that it accesses."""
+
+    unit: str
+    touched: Sequence[tuple[Hashable, int, int, bool]]
+    """Memory, begin, end, and whether it is written."""
+    pops: Sequence[str] = ()
+    pushes: Sequence[str] = ()
+    text: object = ""
+    """The instruction, for messages."""
+
+
+def task_of(command: Command) -> Task:
+    """A command as a task."""
+    touched = [((o.space, o.memory), *span, False) for o, span in command.reads()]
+    target, span = command.writes()
+    touched.append(((target.space, target.memory), *span, True))
+    return Task(command.unit, touched, command.pops, command.pushes, command)
+
+
 class Accesses:
-    """All accesses so far. `number` counts the commands of one unit."""
+    """All accesses so far. `number` counts the tasks of one unit."""
 
     def __init__(self) -> None:
-        self.logs: dict[tuple[str, int], dict[tuple[str, bool], _Log]] = defaultdict(
-            lambda: defaultdict(_Log)
-        )
+        self.logs: dict[Hashable, dict[tuple[str, bool], _Log]] = defaultdict(lambda: defaultdict(_Log))
 
-    def needed(self, command: Command) -> Iterator[tuple[str, int, str]]:
-        """For other units, the last command that must be done before this one, and why."""
-        target, written = command.writes()
-        spans = [(each, span, (True,), "RAW") for each, span in command.reads()]
-        spans += [(target, written, (True,), "WAW"), (target, written, (False,), "WAR")]
-        for operand, span, kinds, why in spans:
-            for (unit, writes), log in self.logs[operand.space, operand.memory].items():
-                if unit != command.unit and writes in kinds:
-                    found = log.last(*span)
+    def needed(self, task: Task) -> Iterator[tuple[str, int, str]]:
+        """For other units, the last task that must be done before this one, and why."""
+        for memory, begin, end, writes in task.touched:
+            for (unit, written), log in self.logs[memory].items():
+                if unit != task.unit and (writes or written):
+                    found = log.last(begin, end)
                     if found >= 0:
-                        yield unit, found, why
+                        yield unit, found, "RAW" if not writes else "WAW" if written else "WAR"
 
-    def add(self, command: Command, number: int) -> None:
-        for operand, span in command.reads():
-            self.logs[operand.space, operand.memory][command.unit, False].add(*span, number)
-        target, span = command.writes()
-        self.logs[target.space, target.memory][command.unit, True].add(*span, number)
+    def add(self, task: Task, number: int) -> None:
+        for memory, begin, end, writes in task.touched:
+            self.logs[memory][task.unit, writes].add(begin, end, number)
 
 
-def synchronise(
-    commands: Sequence[Command], linked: Callable[[str, str], bool] = lambda first, second: True
-) -> tuple[Command, ...]:
-    """The commands with tokens. `linked(a, b)` says whether unit a can give tokens to unit b.
+Linked = Callable[[str, str], bool]
 
-    Raises CodegenError if a command must wait for a unit that cannot give it a token.
+
+def _all(first: str, second: str) -> bool:
+    return True
+
+
+def tokens_for(tasks: Sequence[Task], linked: Linked = _all) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """For each task the units whose tokens it takes, and those that it gives one to.
+
+    `linked(a, b)` says whether unit a can give tokens to unit b. Raises CodegenError if a task must wait for
+    a unit that cannot give it a token.
     """
     accesses, counts = Accesses(), defaultdict[str, int](int)
     clocks: dict[str, Clock] = defaultdict(dict)
     after: dict[tuple[str, int], Clock] = {}
     position: dict[tuple[str, int], int] = {}
-    pops: list[list[str]] = [[] for _ in commands]
-    pushes: list[list[str]] = [[] for _ in commands]
-    for i, command in enumerate(commands):
-        clock = clocks[command.unit]
+    pops: list[list[str]] = [[] for _ in tasks]
+    pushes: list[list[str]] = [[] for _ in tasks]
+    for i, task in enumerate(tasks):
+        clock = clocks[task.unit]
         wanted: dict[str, int] = {}
-        for unit, number, _ in accesses.needed(command):
+        for unit, number, _ in accesses.needed(task):
             wanted[unit] = max(wanted.get(unit, -1), number)
-        # A token of the latest command may tell of the others, so it is taken first.
+        # A token of the latest task may tell of the others, so it is taken first.
         for unit, number in sorted(wanted.items(), key=lambda item: -position[item]):
             if clock.get(unit, 0) > number:
                 continue
-            if not linked(unit, command.unit):
-                raise CodegenError(
-                    f"{command} must wait for {unit}", why=f"{unit} gives {command.unit} no tokens"
-                )
+            if not linked(unit, task.unit):
+                why = f"{unit} gives {task.unit} no tokens"
+                raise CodegenError(f"{task.text} must wait for {tasks[position[unit, number]].text}", why=why)
             pops[i].append(unit)
-            pushes[position[unit, number]].append(command.unit)
+            pushes[position[unit, number]].append(task.unit)
             _merge(clock, after[unit, number])
-        number = counts[command.unit]
-        accesses.add(command, number)
-        counts[command.unit] = clock[command.unit] = number + 1
-        after[command.unit, number], position[command.unit, number] = dict(clock), i
+        number = counts[task.unit]
+        accesses.add(task, number)
+        counts[task.unit] = clock[task.unit] = number + 1
+        after[task.unit, number], position[task.unit, number] = dict(clock), i
+    return [(tuple(a), tuple(b)) for a, b in zip(pops, pushes, strict=True)]
+
+
+def synchronise(commands: Sequence[Command], linked: Linked = _all) -> tuple[Command, ...]:
+    """The commands with tokens. Raises CodegenError as `tokens_for` does."""
+    made = tokens_for([task_of(command) for command in commands], linked)
     return tuple(
-        replace(command, pops=tuple(a), pushes=tuple(b))
-        for command, a, b in zip(commands, pops, pushes, strict=True)
+        replace(command, pops=pops, pushes=pushes)
+        for command, (pops, pushes) in zip(commands, made, strict=True)
     )
 
 
-def check_tokens(commands: Sequence[Command]) -> None:
-    """Prove that tokens order all conflicting commands, whatever their times are.
+def check_tasks(tasks: Iterable[Task]) -> None:
+    """Prove that tokens order all conflicting tasks, whatever their times are.
 
-    Raises RuntimeFailure for the first command that is not ordered after one that it depends on, and for one
-    that waits for a token that no earlier command gives.
+    Raises RuntimeFailure for the first task that is not ordered after one that it depends on, and for one
+    that waits for a token that no earlier task gives.
     """
     accesses, counts = Accesses(), defaultdict[str, int](int)
     clocks: dict[str, Clock] = defaultdict(dict)
     queues: dict[tuple[str, str], deque[Clock]] = defaultdict(deque)
-    for command in commands:
-        clock = clocks[command.unit]
-        for unit in command.pops:
-            if not queues[unit, command.unit]:
+    for task in tasks:
+        clock = clocks[task.unit]
+        for unit in task.pops:
+            if not queues[unit, task.unit]:
                 raise RuntimeFailure(
-                    f"{command}: it waits for a token of {unit} that no earlier command gives"
+                    f"{task.text}: it waits for a token of {unit} that nothing earlier gives"
                 )
-            _merge(clock, queues[unit, command.unit].popleft())
-        for unit, number, why in accesses.needed(command):
+            _merge(clock, queues[unit, task.unit].popleft())
+        for unit, number, why in accesses.needed(task):
             if clock.get(unit, 0) <= number:
                 raise RuntimeFailure(
-                    f"race: {command} is not ordered after command {number} of {unit}",
-                    why=f"the two access the same bytes ({why}), and no token is between them",
+                    f"race: {task.text} is not ordered after instruction {number} of {unit}",
+                    why=f"the two access the same memory ({why}), and no token is between them",
                 )
-        number = counts[command.unit]
-        accesses.add(command, number)
-        counts[command.unit] = clock[command.unit] = number + 1
-        for unit in command.pushes:
-            queues[command.unit, unit].append(dict(clock))
+        number = counts[task.unit]
+        accesses.add(task, number)
+        counts[task.unit] = clock[task.unit] = number + 1
+        for unit in task.pushes:
+            queues[task.unit, unit].append(dict(clock))
+
+
+def check_tokens(commands: Sequence[Command]) -> None:
+    """Prove that tokens order all conflicting commands. Raises RuntimeFailure as `check_tasks` does."""
+    check_tasks(map(task_of, commands))
 
 
 def _merge(clock: Clock, other: Clock) -> None:
@@ -145,4 +174,4 @@ def _merge(clock: Clock, other: Clock) -> None:
         clock[unit] = max(clock.get(unit, 0), count)
 
 
-__all__ = ["Accesses", "check_tokens", "synchronise"]
+__all__ = ["Task", "check_tasks", "check_tokens", "synchronise", "task_of", "tokens_for"]

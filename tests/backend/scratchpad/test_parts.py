@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlc_core.backend.scratchpad import ScratchpadRule, simulate
-from dlc_core.backend.scratchpad.allocation import Request, needed, place
+from dlc_core.backend.scratchpad.allocation import Request, needed, place, place_next
 from dlc_core.backend.scratchpad.commands import Command, Operand, duration, from_data, normal, runs, to_data
 from dlc_core.backend.scratchpad.execution import Memories, evaluate, result
 from dlc_core.backend.scratchpad.problem import problem_of
+from dlc_core.backend.scratchpad.queues import Deadlock, Queues, Step
 from dlc_core.backend.scratchpad.tiles import TILES, Plan, Scopes, choose, plans
 from dlc_core.decisions import forced, scope
 from dlc_core.diag import ArtifactError, CodegenError, RuntimeFailure, ScheduleError
@@ -69,6 +70,13 @@ def test_overlapping_tiles_are_disjoint(shapes: list[tuple[int, int, int]], bank
                 assert a + one.size <= b or b + other.size <= a
 
 
+def test_tiles_without_sites_go_next_to_the_last() -> None:
+    requests = [Request("t", 40, begin, begin + 1) for begin in (0, 1, 3, 5)]
+    assert place_next(requests, 100) == (0, 40, 0, 40)
+    assert place_next(requests, 70) == requests[1]
+    assert place_next(requests[:1] + requests[2:], 70) == (0, 0, 0)
+
+
 # Commands and their times
 
 
@@ -94,7 +102,7 @@ def test_times_by_hand() -> None:
     assert timing.spans == ((4, 40), (40, 76), (40, 52), (76, 88))
     assert timing.cycles == 88
     assert timing.busy["vector"] == 24
-    assert timing.waits["vector"] == {"dispatch": 0, "tokens": 64, "banks": 0}
+    assert timing.waits["vector"] == {"tokens of load": 64}
 
 
 def test_units_wait_for_banks_and_for_room_in_queues() -> None:
@@ -110,6 +118,26 @@ def test_units_wait_for_banks_and_for_room_in_queues() -> None:
         simulate(commands, narrow, dispatch=1).spans[3][0]
         > simulate(commands, description, dispatch=1).spans[3][0]
     )
+
+
+def test_tokens_may_come_from_later_instructions() -> None:
+    steps = {
+        "a": Step("load", 5, pops=("vector",)),
+        "b": Step("vector", 7, pushes=("load",)),
+        "c": Step("vector", 1, pops=("store",)),
+    }
+    depths = {"load": 1, "vector": 2, "store": 1}
+    timing = Queues(depths, steps.__getitem__).run("ab")
+    assert timing is not None
+    assert timing.spans == ((7, 12), (0, 7))
+    assert timing.waits["load"] == {"tokens of vector": 7}
+    with pytest.raises(Deadlock, match=r"load waits at: a[^$]*the queue of load is full"):
+        Queues(depths, steps.__getitem__).run("aab")
+    with pytest.raises(Deadlock, match="vector waits at: c"):
+        Queues(depths, steps.__getitem__).run("c")
+    with pytest.raises(RuntimeFailure, match="the machine has no unit 'load'"):
+        Queues({"vector": 1}, steps.__getitem__).run("ab")
+    assert Queues(depths, steps.__getitem__, limit=3).run("bb") is None
 
 
 def test_runs_of_bytes() -> None:

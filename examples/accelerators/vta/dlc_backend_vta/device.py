@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dlc_backend_vta.config import Config
-from dlc_backend_vta.cycles import Report, simulate
+from dlc_backend_vta.cycles import Timing, simulate
 from dlc_backend_vta.machine import Machine
 from dlc_backend_vta.program import FORMAT, Program, read_program
 from dlc_core.backend import SimulatedDevice
@@ -34,7 +34,7 @@ class LoadedProgram:
 
     def __init__(self, device: VtaDevice, program: Program, symbols: tuple[str, ...]) -> None:
         self.program = program
-        self.report: Report = simulate(program.instructions, program.config)
+        self.report: Timing = simulate(program.instructions, program.config)
         self._device = device
         self._symbols = symbols
         self._handles: list[int] = []
@@ -73,7 +73,7 @@ class VtaDevice(SimulatedDevice):
         self.memory_bytes = memory_bytes
         super().__init__()
         self.launches = 0
-        self.report: Report | None = None
+        self.report: Timing | None = None
         self._machines: dict[Config, Machine] = {}
 
     def free_all(self, handles: list[int]) -> None:
@@ -107,7 +107,7 @@ class VtaDevice(SimulatedDevice):
         self.report = loaded.report
 
 
-def run_arrays(device: VtaDevice, artifact: Artifact, *arrays: NDArray) -> Report:
+def run_arrays(device: VtaDevice, artifact: Artifact, *arrays: NDArray) -> Timing:
     """Run the only entry of an artefact on contiguous arrays, which get what the card wrote; its time."""
     loaded = device.load(artifact)
     handles = [device.alloc(array.nbytes) for array in arrays]

@@ -88,6 +88,17 @@ class Instruction:
         return " ".join([type(self).__name__.lower(), *tokens])
 
 
+def takes_and_gives(one: Instruction) -> tuple[list[str], list[str]]:
+    """The units whose tokens an instruction takes, and those that it gives one to."""
+    found: tuple[list[str], list[str]] = ([], [])
+    flags = ((one.pop_prev, one.pop_next), (one.push_prev, one.push_next))
+    for names, sides in zip(found, flags):
+        for wanted, number in zip(sides, (one.unit - 1, one.unit + 1)):
+            if wanted:
+                names.append(Unit(number).name.lower() if 0 <= number < len(Unit) else "no unit")
+    return found
+
+
 @dataclass(slots=True)
 class Transfer(Instruction):
     """A transfer; sizes count entries and elements, strides bytes, pitches entries.
@@ -254,4 +265,5 @@ __all__ = [
     "decode_all",
     "encode",
     "encode_all",
+    "takes_and_gives",
 ]

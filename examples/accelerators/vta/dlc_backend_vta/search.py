@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dlc_backend_vta.config import Config
-from dlc_backend_vta.cycles import Simulator
+from dlc_backend_vta.cycles import simulate_within
 from dlc_backend_vta.generate import Generator, stream
 from dlc_backend_vta.layers import Layer, View, Weights, matmul
 from dlc_backend_vta.model import estimate, predict
@@ -46,8 +46,8 @@ def _chosen(layer: Layer, config: Config) -> Tiling:
 
 def simulated(plan: Plan, limit: int | None = None) -> int | None:
     """Cycles of the schedule's instructions by the simulator; None where they are more than `limit`."""
-    report = Simulator(plan.config, limit).run(stream(Generator(plan)))
-    return None if report is None else report.cycles
+    timing = simulate_within(stream(Generator(plan)), plan.config, limit)
+    return None if timing is None else timing.cycles
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from dlc_backend_vta.intrinsics import GEMM, LOAD_INP, LOAD_WGT, STORE, ZERO
 from dlc_backend_vta.isa import Alu, Gemm, Instruction, Load, Op, Store, Unit, encode_all
 from dlc_backend_vta.lowering import ALIGN, CONSTANTS, FIRST
 from dlc_backend_vta.program import FORMAT, listing
+from dlc_core.backend.scratchpad.allocation import Request, place_next
+from dlc_core.backend.scratchpad.tokens import Task, tokens_for
 from dlc_core.diag import UnsupportedError
 from dlc_core.schedule import Schedule
 from dlc_core.target import Artifact, Target
@@ -195,28 +197,16 @@ def _allocated(calls: Sequence[Call], sizes: dict[int, int], config: Config) -> 
             _, first, _ = lives.get(block.owner, (0, number, 0))
             lives[block.owner] = (block.memory, first, number)
     found: dict[int, int] = {}
-    behind = [0] * len(MEMORIES)
-    for owner, (memory, first, _) in sorted(lives.items(), key=lambda item: item[1][1]):
-        size, limit = sizes[owner], config.entries[memory]
-        busy = [
-            (found[other], found[other] + sizes[other])
-            for other, (kind, _, last) in lives.items()
-            if other in found and kind == memory and last >= first
-        ]
-        starts = [behind[memory], 0, *(end for _, end in busy)]
-        free = (
-            at
-            for at in starts
-            if at + size <= limit and all(at + size <= low or at >= high for low, high in busy)
-        )
-        address = next(free, None)
-        if address is None:
+    for memory, name in enumerate(MEMORIES):
+        own = sorted((life[1], owner) for owner, life in lives.items() if life[0] == memory)
+        requests = [Request(name, sizes[owner], first, lives[owner][2]) for first, owner in own]
+        offsets = place_next(requests, config.entries[memory])
+        if isinstance(offsets, Request):
             raise UnsupportedError(
-                f"{size} entries of {MEMORIES[memory]} at once, of {limit}",
-                hint=f"smaller tiles, or a larger -{MEMORIES[memory]}-kb",
+                f"{offsets.size} entries of {name} at once, of {config.entries[memory]}",
+                hint=f"smaller tiles, or a larger -{name}-kb",
             )
-        found[owner] = address
-        behind[memory] = address + size
+        found.update((owner, offset) for (_, owner), offset in zip(own, offsets, strict=True))
     return found
 
 
@@ -386,31 +376,17 @@ def synchronise(code: Sequence[Instruction], touched: Sequence[tuple[Touched, To
 
     `touched` has what each one writes and reads on the chip.
     """
-    done: dict[tuple[int, int], int] = {}
-    """Up to which instruction of one unit another one has waited for."""
-    last: dict[tuple[int, int], list[dict[int, int]]] = {}
-    """For each entry: by unit the number of the last instruction that wrote it, that read it."""
-    for number, (one, (writes, reads)) in enumerate(zip(code, touched, strict=True)):
-        needed: dict[int, int] = {}
-        for entries, kinds in ((writes, (0, 1)), (reads, (0,))):
-            for entry in entries:
-                for kind in kinds:
-                    for unit, other in last.get(entry, [{}, {}])[kind].items():
-                        if unit != one.unit:
-                            needed[unit] = max(needed.get(unit, -1), other)
-        for unit, other in needed.items():
-            if other <= done.get((unit, one.unit), -1):
-                continue
-            if abs(unit - one.unit) != 1:
-                raise UnsupportedError(f"{one} needs what {code[other]} does, and no token is between them")
-            done[unit, one.unit] = other
-            if unit < one.unit:
-                code[other].push_next = one.pop_prev = True
-            else:
-                code[other].push_prev = one.pop_next = True
-        for kind, entries in ((0, writes), (1, reads)):
-            for entry in entries:
-                last.setdefault(entry, [{}, {}])[kind][one.unit] = number
+    tasks = []
+    for one, (writes, reads) in zip(code, touched, strict=True):
+        entries = [(memory, entry, entry + 1, True) for memory, entry in sorted(writes)]
+        entries += [(memory, entry, entry + 1, False) for memory, entry in sorted(reads)]
+        tasks.append(Task(one.unit.name.lower(), entries, text=one))
+    names = [unit.name.lower() for unit in Unit]
+    made = tokens_for(tasks, lambda a, b: abs(names.index(a) - names.index(b)) == 1)
+    for one, (pops, pushes) in zip(code, made, strict=True):
+        before, behind = (names[one.unit + k] if 0 <= one.unit + k < len(names) else "" for k in (-1, 1))
+        one.pop_prev, one.pop_next = before in pops, behind in pops
+        one.push_prev, one.push_next = before in pushes, behind in pushes
 
 
 __all__ = ["compile_schedule", "synchronise"]

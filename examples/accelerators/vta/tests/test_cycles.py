@@ -40,7 +40,7 @@ def test_a_chain_of_units_takes_the_sum():
     report = simulate(program, CONFIG)
     assert report.cycles == FETCH + (10 + 4) + (STARTUP + 100) + (10 + 4)
     assert report.busy == {"load": 14, "compute": STARTUP + 100, "store": 14}
-    assert report.stalls["compute"]["tokens of the previous unit"] == FETCH + 14
+    assert report.waits["compute"]["tokens of load"] == FETCH + 14
     assert 0 < report.utilisation["load"] < 0.2
     assert "waits" in str(report)
 
@@ -55,16 +55,16 @@ def test_units_may_wait_for_the_fetch_unit():
     slow = Config(bus_bytes=1, latency=0)
     report = simulate(tiny, slow)
     assert report.cycles == 100 * 64 + STARTUP
-    assert report.stalls["compute"]["instructions"] > 5000
+    assert report.waits["compute"]["dispatch"] > 5000
 
 
 def test_a_full_queue_stops_the_fetch_unit():
     config = Config(bus_bytes=64, latency=0, queue=2)
     program = [Gemm(begin=0, end=100) for _ in range(4)] + [Load(b=16, bs=1)]
     # The load is fetched when the second product begins, which makes space for the fourth.
-    assert simulate(program, config).stalls["load"]["instructions"] == 1 + (STARTUP + 100) + 1
+    assert simulate(program, config).waits["load"]["dispatch"] == 1 + (STARTUP + 100) + 1
     deep = simulate(program, Config(bus_bytes=64, latency=0, queue=8))
-    assert deep.stalls["load"]["instructions"] == 5
+    assert deep.waits["load"]["dispatch"] == 5
 
 
 def test_vector_time_depends_on_lanes():

@@ -92,7 +92,7 @@ def test_a_removed_token_is_found():
     setattr(program[push[0]], push[1], False)
     with pytest.raises(Deadlock):
         simulate(program, plan.config)
-    with pytest.raises(Hazard, match="pops a token"):
+    with pytest.raises(Hazard, match="waits for a token"):
         check(program, plan.config, card)
 
 
