@@ -13,6 +13,10 @@
 #ifndef CARD_VERSION
 #define CARD_VERSION DLC_DEVICE_VERSION
 #endif
+#ifndef CARD_NAME
+#define CARD_NAME "card"
+#define CARD_COPY card_copy
+#endif
 #define BLOCKS 4096
 #define MASK 0x5ca1ab1e00000000ull
 #define MOST 64
@@ -263,7 +267,7 @@ static int card_read(void *device, dlc_memory memory, size_t offset, void *data,
   return status;
 }
 
-static int card_copy(void *device, dlc_memory memory, void *from, dlc_memory source, size_t size) {
+__attribute__((unused)) static int card_copy(void *device, dlc_memory memory, void *from, dlc_memory source, size_t size) {
   job *j = (job *)calloc(1, sizeof *j);
   int status = drain((card *)from);
   must_fail("copy");
@@ -327,7 +331,7 @@ static const char *card_error(void *device) {
 const dlc_device_api *card_device_api(void);
 const dlc_device_api *card_device_api(void) {
   static const dlc_device_api api = {
-      CARD_VERSION, sizeof(dlc_device_api), "card", card_open, card_close, card_alloc, card_release, card_write,
-      card_read, card_load, card_unload, card_entry, card_launch, card_wait, card_error, card_copy};
+      CARD_VERSION, sizeof(dlc_device_api), CARD_NAME, card_open, card_close, card_alloc, card_release, card_write,
+      card_read, card_load, card_unload, card_entry, card_launch, card_wait, card_error, CARD_COPY};
   return &api;
 }

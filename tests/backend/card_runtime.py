@@ -42,6 +42,15 @@ def code(artifact: Artifact) -> bytes:
 
 
 RUNTIME = DeviceRuntime("card", "card_device_api", sources=(SOURCE,), libraries=("pthread",), code=code)
+THIRD = DeviceRuntime(
+    "third",
+    "third_device_api",
+    sources=(SOURCE.with_name("third_device.c"),),
+    headers=(SOURCE,),
+    libraries=("pthread",),
+    code=code,
+)
+"""Another runtime, which does not copy between cards."""
 
 
 class DeployedCard(CardPlugin):
@@ -49,4 +58,5 @@ class DeployedCard(CardPlugin):
 
     @hookimpl
     def dlc_targets(self):
-        return [replace(kind, runtime=RUNTIME) for kind in super().dlc_targets()]
+        runtime = THIRD if self.name == "third" else RUNTIME
+        return [replace(kind, runtime=runtime) for kind in super().dlc_targets()]

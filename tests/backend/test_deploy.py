@@ -116,8 +116,9 @@ class Ops:
 
 
 def registered(name: str, host: Any) -> Any:
-    """A registry with two cards and a host."""
-    return fresh_registry({"card": DeployedCard(), "other": DeployedCard("other"), "ops": Ops(), name: host})
+    """A registry with three cards and a host. The third card has another runtime."""
+    cards = {card: DeployedCard(card) for card in ("card", "other", "third")}
+    return fresh_registry({**cards, "ops": Ops(), name: host})
 
 
 def op(name: str, *args: Any, **attrs: Any) -> Any:
@@ -284,6 +285,19 @@ def test_values_go_directly_from_one_card_to_another(llvm, tmp_path):
     assert words.count("read") == 4, "the results of four calls"
 
 
+def test_values_go_through_the_host_between_runtimes(llvm, tmp_path):
+    place = {"matmul": "card", "relu": "third", "add": "card"}
+    exe = dlc.compile(two_cards(), targets=["card", "third", "llvm"], place=place, cache=False)
+    assert {str(r.target) for r in exe.regions.values()} == {"card", "third"}
+    program = build(tmp_path, exe, sanitizers(tmp_path))
+    log = tmp_path / "log"
+    done = run(program, 2, 3, CARD_LOG=str(log))
+    np.testing.assert_allclose(numbers(done, 6, 8), exe(X), 1e-5, 1e-6)
+    words = log.read_text().split()
+    assert "copy" not in words
+    assert words.count("read") > 12, "each call reads more than its result"
+
+
 def test_results_may_be_inputs_constants_and_each_other(llvm, tmp_path):
     x = param("x", tensor_type((6, 8)))
     y = dense(x)
@@ -405,16 +419,16 @@ def random_net(seed: int) -> tuple[IRModule, dict[str, str]]:
         ][int(rng.integers(7))](a, b)
         values.append(made)
     kept = [values[int(k)] for k in rng.integers(0, len(values), int(rng.integers(1, 5)))]
-    place = {name: str(rng.choice(["card", "other"])) for name in ("matmul", "add", "relu")}
+    place = {name: str(rng.choice(["card", "other", "third"])) for name in ("matmul", "add", "relu")}
     return module(x, op("tanh", dense(values[-1])), *kept), place
 
 
 @pytest.mark.parametrize(
     "seed", [*range(6), *(pytest.param(k, marks=pytest.mark.slow) for k in range(6, 60))]
 )
-def test_random_graphs_on_two_cards_and_the_host(llvm, tmp_path, seed):
+def test_random_graphs_on_three_cards_and_the_host(llvm, tmp_path, seed):
     net, place = random_net(seed)
-    exe = dlc.compile(net, targets=["card", "other", "llvm"], place=place, cache=False)
+    exe = dlc.compile(net, targets=["card", "other", "third", "llvm"], place=place, cache=False)
     assert exe.regions
     exe.export(tmp_path / "net.so")
     lib = dlc.load_library(tmp_path / "net.so")
