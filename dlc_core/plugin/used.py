@@ -49,7 +49,7 @@ def check_target(target: Target) -> None:
     _check_codegen(target, known)
     _check_device(target, known)
     own = [each for each in known.partitioners.values() if each.target == target.kind.name]
-    if not target.codegen and not own:
+    if not target.codegen and not own and target.kind.name in known.targets:
         raise PluginError(
             f"the target {target} takes no operation of any model",
             details=[*_declared_by(target), *known.reasons_for_missing()],
