@@ -72,10 +72,6 @@ class Values:
         for i, type_ in enumerate(types):
             self._values[n, i] = Value(bytes_of(type_), places[i] if places else None, owned)
 
-    def all(self) -> list[Value]:
-        """All tensors."""
-        return list(self._values.values())
-
     def _offset(self, n: Node) -> int:
         """The offset of a constant in the weights."""
         data = n.attrs["value"].data
