@@ -119,7 +119,10 @@ def explain(
     console.print(f"code    {bytes_text(explanation.code)}")
     if explanation.accesses:
         console.print(f"access  {explanation.accesses_text()}")
-    console.print(f"machine {_machine_text(explanation.machine)}\n")
+    for name, one in explanation.machines.items():
+        which = f"{escape(name)}: " if len(explanation.machines) > 1 else ""
+        console.print(f"machine {which}{_machine_text(one, name == str(exe.target))}")
+    console.print()
     if explanation.segments:
         print_records([_segment_record(one) for one in explanation.segments])
     placed = [*(line for one in explanation.costs for line in one.lines()), *explanation.refusals()]
@@ -164,13 +167,13 @@ def _bytes_text(size: str) -> str:
     return bytes_text(int(size)) if size.isdigit() else f"{escape(size)} bytes"
 
 
-def _machine_text(machine: Machine) -> str:
+def _machine_text(machine: Machine, is_measurable: bool) -> str:
     names = [machine.level_name(level) for level in range(len(machine.bandwidths))]
     reads = ", ".join(f"{n} {b / 1e9:.0f} GB/s" for n, b in zip(names, machine.bandwidths, strict=True))
     how = "measured" if machine.measured else "from the target's description"
     if machine.launches:
         return f"{machine.flops / 1e9:.0f} GFLOP/s a unit, {reads} a unit ({how})"
-    how += "" if machine.measured else "; --measure measures it"
+    how += "; --measure measures it" if is_measurable and not machine.measured else ""
     return f"{machine.flops / 1e9:.0f} GFLOP/s a core, {reads} ({how})"
 
 

@@ -83,4 +83,6 @@ def test_targets_are_columns_and_have_shares(dlc, dlc_json):
     (share,) = found["shares"]
     assert (share["multiply_adds"], share["shares"]["multiply_adds"]) == (8 * 4 * 3, 1)
     assert "96 (100.0%)" in text
+    assert "machine card: " in text
+    assert set(found["machines"]) == {"card", "reference"}
     assert "multiply-adds" in text

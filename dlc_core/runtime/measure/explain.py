@@ -94,7 +94,7 @@ class Explanation:
     kernels: tuple[Kernel, ...]
     threads: int
     machine: Machine
-    """The machine of the cost model for the last target, the host."""
+    """The machine of the cost model for the last target, the host; `machines` has those of all targets."""
     segments: tuple[Segment, ...] = ()
     """The segments of a model that is not one native entry point, those of other targets first."""
     costs: tuple[PlacementCosts, ...] = ()
@@ -119,6 +119,8 @@ class Explanation:
     """
     choices: tuple[Choice, ...] = ()
     """The choices that were made for the graph: fusion, layout, algorithms."""
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    """The machine of the cost model for each target, by its text: that of the target's description."""
 
     def _memory_lines(self) -> list[str]:
         """Further facts about the memory of a call."""
@@ -319,6 +321,8 @@ def explain(
         not_asked=tuple(exe.about.get("placed", {}).get("not_asked", ())),
         accesses=exe.about.get("accesses", {}),
         choices=tuple(map(Choice.parse, exe.about.get(CHOICES, ()))),
+        machines={str(each.target): Machine.of(each.target.describe()) for each in _compiled(exe)}
+        | {str(exe.target): machine},
     )
 
 
