@@ -347,3 +347,20 @@ def test_regions_with_host_programs_are_measured(host, tmp_path):
             if host == TENSOR:
                 assert {row.segment.partition(".")[0] for row in report} == {"region_0", "segment_0"}
                 assert [row.device for row in report if row.kernel == "sorted_rows"] == ["host"]
+
+
+def test_counters_of_devices_in_this_memory_are_read(devices, models, monkeypatch):
+    exe = compiled(models.dense(), ["shared"])
+    device = exe.device
+    plain = type(device).launch
+
+    def launch(self, *arguments):
+        plain(self, *arguments)
+        self.cycles += 700
+
+    monkeypatch.setattr(type(device), "launch", launch)
+    monkeypatch.setattr(type(device), "cycles", 0, raising=False)
+    report = exe.profile([np.ones((2, 6), np.float32)], runs=3)
+    (target,) = report.targets
+    assert target.cycles == 700
+    assert all(row.measured == "code" for row in report)
