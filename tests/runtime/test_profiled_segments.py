@@ -144,6 +144,18 @@ def test_a_counter_of_another_type_is_no_counter(cards):
         assert next(row for row in report if row.kernel == "region_0").measured == "clock"
 
 
+def test_a_counter_that_was_reset_is_not_used(cards):
+    card, plain = cards[0], cards[0].run
+
+    def run(*arguments):
+        plain(*arguments)
+        card.cycles = 0
+
+    card.cycles, card.run = 9000, run
+    report = compiled(mlp(), [CARD, TENSOR]).profile([X], runs=1, warmup=0)
+    assert next(row for row in report if row.kernel == "region_0").measured == "clock"
+
+
 def test_single_targets_without_instrumented_entries_have_a_clock(cards):
     (row,) = compiled(mlp(), ["reference"]).profile([X], runs=2)
     assert (row.kernel, row.device, row.measured, row.calls) == ("main", "reference", "clock", 1)

@@ -36,7 +36,7 @@ def profile(exe: LoadableModel, inputs: Sequence[Any], runs: int, warmup: int) -
             counted.append(counter(whole.device))
 
         seconds = _repeat(run, runs, warmup, clear)
-        whole.tally = Tally(runs, seconds, counter(whole.device) - counted[0])
+        whole.tally = Tally(runs, seconds, max(0, counter(whole.device) - counted[0]))
     else:
         seconds = _repeat(lambda: caller.call(inputs, threads), runs, warmup, lambda: None)
         for _ in range(runs):

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dlc_core.runtime.artefact.compiled import LoadableModel
-from dlc_core.runtime.call.checked import Caller, Host
+from dlc_core.runtime.call.checked import Caller, Host, device_errors
 from dlc_core.runtime.call.copying import Copying
 from dlc_core.runtime.measure.kernels import device_name
 from dlc_core.runtime.measure.profile import CLOCK, CODE, COUNTER, DEVICE
@@ -179,18 +179,18 @@ class Recorder:
         """Run a segment and record it. `waits` says whether the device may go on after `run` returns."""
         device = unit.device
         if self.serial and waits:
-            device.sync()
+            _wait([device])
         first = counter(device)
         begun = time.perf_counter()
         before = self.mark(device, waits and not self.serial)
         made = run()
         if self.serial and waits:
-            device.sync()
+            _wait([device])
         after = self.mark(device, waits and not self.serial)
         if self.serial:
             unit.tally.calls += 1
             unit.tally.seconds += after() - begun
-            unit.tally.cycles += counter(device) - first
+            unit.tally.cycles += max(0, counter(device) - first)  # the counter may have been reset
         tally = unit.tally
         self.add_span(
             begun,
@@ -218,12 +218,14 @@ class Recorder:
 
 def _wait(devices: Sequence[Any]) -> None:
     for device in devices:
-        device.sync()
+        with device_errors(device):
+            device.sync()
 
 
 def counter(device: Any) -> int:
     """The cycle counter of a device; 0 if it has none."""
-    found = getattr(device, "cycles", 0)
+    with device_errors(device):
+        found = getattr(device, "cycles", 0)
     return int(found) if isinstance(found, Integral) else 0
 
 
