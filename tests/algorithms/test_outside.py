@@ -9,6 +9,7 @@ import pytest
 
 from dlc_core.algorithms.attention import plugin as attention
 from dlc_core.algorithms.row_filter import plugin as row_filter
+from dlc_core.diag import PluginError
 from dlc_core.driver.api import context_for
 from dlc_core.driver.job import lower
 from dlc_core.graph.node import Function, constant, param
@@ -36,10 +37,10 @@ class Machine:
         return [KIND]
 
 
-def outside(slice_: ModuleType) -> Machine:
-    """A plugin: the target, and the hooks of a slice that the core does not list here."""
+def outside(slice_: ModuleType, *bases: type) -> object:
+    """A plugin with the hooks of a slice, and those of `bases`."""
     hooks = {name: staticmethod(hook) for name, hook in vars(slice_).items() if name.startswith("dlc_")}
-    return type("Outside", (Machine,), hooks)()
+    return type("Outside", bases, hooks)()
 
 
 @pytest.fixture(params=SLICES)
@@ -78,13 +79,19 @@ def test_the_core_without_the_slice_computes_by_definition(without, name):
 
 
 def test_a_plugin_provides_the_slice(without, name):
-    with fresh_registry({"outside": outside(SLICES[name])}) as known:
+    with fresh_registry({"outside": outside(SLICES[name], Machine)}) as known:
         assert known.passes.provider(name) == "outside"
         assert [info.problem for info in known.plugins] == ["", ""]
         assert f"cpu.{name}" in rules(name)
 
 
 def test_passes_of_the_core_are_not_replaced(name):
-    with fresh_registry({"outside": outside(SLICES[name])}) as known:
+    with fresh_registry({"outside": outside(SLICES[name]), "machine": Machine()}) as known:
         assert known.passes.provider(name) == "core"
         assert f"cpu.{name}" in rules(name)
+
+
+def test_a_target_whose_plugin_clashes_with_the_core_is_refused(name):
+    broken = pytest.raises(PluginError, match="the core has a pass")
+    with fresh_registry({"outside": outside(SLICES[name], Machine)}), broken:
+        rules(name)

@@ -10,7 +10,7 @@ import pytest
 
 import dlc_core as dlc
 from dlc_core.backend import Partitioner, RegionPattern
-from dlc_core.diag import PassError
+from dlc_core.diag import TargetError
 from dlc_core.foreign import ForeignFunction, PythonCallable
 from dlc_core.graph import Function, constant, param
 from dlc_core.hooks import hookimpl
@@ -117,6 +117,6 @@ def fails(found: Any, target: Any) -> Any:
 def test_faults_of_a_replacement_name_the_partitioner(replacement: Any, why: str) -> None:
     x = param("x", tensor_type((3, 4)))
     module = IRModule({"main": Function("main", (x,), std.matmul(x, constant(W[:4])))})
-    with vendor(replacement), pytest.raises(PassError, match="'vendor' cannot replace gemm") as caught:
+    with vendor(replacement), pytest.raises(TargetError, match="'vendor' cannot replace gemm") as caught:
         dlc.compile(module, "llvm")
     assert why in str(caught.value)
