@@ -22,6 +22,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.plugin.registry import fresh_registry, registry
 from dlc_core.rewrite import any_op, match_op, var
 from dlc_core.runtime.artefact.container import read_container, write_container
+from dlc_core.script import parse
 from dlc_core.target import Description, TargetKind
 from dlc_core.testing.card import CardPlugin, compile_region
 from dlc_core.testing.networks import mlp
@@ -377,6 +378,41 @@ def test_any_op_is_a_pattern():
         exe = dlc.compile(mlp(), targets=["card", "reference"])
         assert len(placed(exe)) == 4
         same(exe, mlp(), X)
+
+
+NEGATED = """
+@ir_module
+class Module:
+    @G.function
+    def main(x: G.Tensor((1, 3), "float32")):
+        y: G.Tensor((1, 3), "float32") = negated(x)
+        return G.relu(y), G.exp(x)
+
+    @T.prim_func
+    def negate(a: T.Buffer((1, 3), "float32"), b: T.Buffer((1, 3), "float32")):
+        for i, j in T.grid(1, 3):
+            with T.block("neg"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(a[vi, vj])
+                T.writes(b[vi, vj])
+                b[vi, vj] = -a[vi, vj]
+
+    @G.function
+    def negated(x: G.Tensor((1, 3), "float32")):
+        y: G.Tensor((1, 3), "float32") = G.call_tir(negate, (x,))
+        return y
+"""
+
+
+def test_a_host_that_evaluates_graphs_calls_tensor_programs(card, tmp_path):
+    exe = dlc.compile(parse(NEGATED), targets=["card", "reference"], cache=False)
+    assert list(exe.program.segments) == ["segment_0"]
+    exe.save(tmp_path / "model.dlc")
+    x = np.float32([[1, -2, 3]])
+    for each in (exe, dlc.open(tmp_path / "model.dlc")):
+        negated, powers = each(x)
+        np.testing.assert_array_equal(negated, np.maximum(-x, 0))
+        np.testing.assert_allclose(powers, np.exp(x), rtol=1e-6)
 
 
 # Reports

@@ -273,8 +273,9 @@ class _Partition:
         self.users = users_of(function.body)
         self.sources = _sources(self.order)
         self.reasons = {n: why for n in self.order if (why := why_host(n, control, named))}
-        if not native:
-            plain = (n for n in self.order if n.op not in (PARAM, CONST))
+        if not native:  # tensor programs are segments: a host evaluates nodes, and calls code
+            programs = {n for n in self.order if n.op is CALL_PRIM and n.attrs["symbol"] not in named}
+            plain = (n for n in self.order if n.op not in (PARAM, CONST) and n not in programs)
             self.reasons = dict.fromkeys(plain, "") | self.reasons
         self._assign()
         while unknown := self._without_dims():
