@@ -45,6 +45,8 @@ class ElementwiseRule(ScheduleRule):
         if not is_pointwise(block):
             raise ScheduleError(f"block {block.name!r} is not elementwise")
         extents = [int(const_value(a.dom.extent) or 0) for a in block.axes]
+        if 0 in extents:
+            raise ScheduleError(f"block {block.name!r} has no elements")
         sizes = [load.buffer.dtype.itemsize for load in dict.fromkeys(loads_of(block))]
         assert isinstance(block.body, Store)
         elements = scope.bytes // (2 * sum([*sizes, block.body.buffer.dtype.itemsize])) // 2
@@ -55,6 +57,8 @@ class ElementwiseRule(ScheduleRule):
             tiles.append(max(1, min(extent, elements)))
             elements //= extent
         loops = schedule.get_loops(copy)
+        if not loops:
+            loops, tiles = [schedule.add_unit_loop(copy)], [1]
         pairs = [
             schedule.split(loop, [None, t], "shrink") for loop, t in zip(loops, reversed(tiles), strict=True)
         ]

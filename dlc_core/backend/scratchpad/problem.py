@@ -100,8 +100,8 @@ def problem_of(block: Block, sources: Mapping[Buffer, Source], epilogue: Block |
     axes = []
     for number, axis in enumerate(block.axes):
         extent = extent_of(axis)
-        if extent is None:
-            raise ScheduleError(f"axis {axis.var.name} of block {block.name!r} has no known extent")
+        if not extent:
+            raise ScheduleError(f"axis {axis.var.name} of block {block.name!r} has no known extent above 0")
         own = Axis(number, axis.var.name, extent, "")
         used = (target.uses(own), left.uses(own), right.uses(own))
         roles = {(True, True, False): M, (True, False, True): N, (True, True, True): BATCH}

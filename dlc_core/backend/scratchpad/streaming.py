@@ -22,7 +22,9 @@ from dlc_core.backend.scratchpad.recording import Recorded, record_commands
 from dlc_core.backend.scratchpad.tokens import check_tokens, synchronise
 from dlc_core.backend.simulated import SimulatedDevice
 from dlc_core.diag import ArtifactError, CodegenError
+from dlc_core.graph.node import Node
 from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
@@ -46,6 +48,13 @@ class StreamCodegen:
     format: str
     forms: tuple[str, ...] = ("stream",)
     operations: frozenset[str] = frozenset(FUNCTIONS)
+
+    def supports(self, node: Node, target: Target) -> bool | str:
+        """Whether the units compute a node, or why not. A subclass adds its own reasons."""
+        types = [each.type for each in (node, *node.args) if isinstance(each.type, TensorType)]
+        if any(tensor.symbols() for tensor in types):
+            return "a stream of instructions has constant sizes"
+        return True
 
     def links(self, first: str, second: str) -> bool:
         """Whether a unit can give tokens to another one."""

@@ -58,7 +58,8 @@ class NoRuleError(UnsupportedError):
 class ScheduleKernels(PrimFuncPass):
     """Schedule each kernel by the tuner's trace if there is one, else by schedule rules. `rules` names the
     allowed rules; empty means all. If the target's kind lists its rules (`TargetKind.rules`), only these are
-    tried, and a kernel without a schedule raises NoRuleError.
+    tried, and a kernel without a schedule raises NoRuleError. At optimization level 0 only kernels of such
+    kinds are scheduled: the others can run without a schedule.
 
     A tuner returns a Trace or its JSON. A kernel that it schedules has the attribute `rule` "tuned".
     If `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
@@ -68,12 +69,13 @@ class ScheduleKernels(PrimFuncPass):
 
     name: ClassVar[str] = "schedule_kernels"
     settings: ClassVar[tuple[str, ...]] = (TRACES,)
-    min_level: ClassVar[int] = 1
     exact: ClassVar[bool] = False
     rules: tuple[str, ...] = ()
 
     def run_function(self, func: PrimFunc, context: PassContext) -> PrimFunc:
         if context.target is None or func.attrs.get("scheduled"):
+            return func
+        if context.opt_level < 1 and context.target.kind.rules is None:
             return func
         if _writes_nothing(func):
             return _with_attrs(func, rule="none", why_not=())

@@ -35,6 +35,11 @@ class Npu16Codegen(StreamCodegen):
 
     def supports(self, node: Node, target: Target) -> bool | str:
         """Products, and elementwise operations of the vector unit."""
+        fits = super().supports(node, target)
+        if fits is not True:
+            return fits
+        if node.op.name == "div" and node.args[0].tensor_type.dtype.kind != "float":
+            return "the vector unit divides floats only"
         if node.op.name in ELEMENTWISE:
             return True
         if node.op.name not in PRODUCTS:
