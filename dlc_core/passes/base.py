@@ -104,7 +104,8 @@ class PassContext:
 
     def leaves_out(self, name: str) -> bool:
         """Whether the pass or rule with this name is disabled, here or by the kind of the target."""
-        return name in self.disabled or (self.target is not None and self.target.kind.disables(name))
+        kind = getattr(self.target, "kind", None)  # the target may be text that is only printed
+        return name in self.disabled or (kind is not None and kind.disables(name))
 
     @staticmethod
     def current() -> PassContext:
