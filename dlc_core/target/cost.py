@@ -10,11 +10,15 @@ time.  `seconds` is the expected time: the longer of the cycles in which the sch
 of a call.  Where one of both is unknown, kernels are expected to attain the fraction `ROOFLINE.attained` of
 the limit.
 
+A machine with units that work at the same time (`Description.units`) has no caches in this model. Its limit
+is the time of the busiest unit: for products, elementwise operations, or copies.
+
 [1] Williams, Waterman, Patterson: Roofline, Communications of the ACM 52 (4), 2009.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
@@ -23,6 +27,7 @@ from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.target.heuristics import ROOFLINE
 from dlc_core.target.reuse import Traffic
+from dlc_core.target.units import LOAD, PRODUCT, VECTOR, Unit
 
 _EXPONENTIAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sigmoid", "erf", "pow")
 _CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
@@ -95,7 +100,8 @@ class Estimate:
     seconds: float
     limit: float
     bound: str
-    """The limiting resource: `compute`, a cache (`L1`, `L2`, …; `cache` if units share one) or `memory`."""
+    """The limiting resource: `compute`, a cache (`L1`, `L2`, …; `cache` if units share one), `memory`, or the
+    name of a unit."""
 
 
 @record(frozen=True)
@@ -120,6 +126,8 @@ class Machine:
     """Cycles a second, for predictions in cycles."""
     launches: int = 0
     """The number of units on which every kernel is launched; 0 if threads of the host run it."""
+    units: tuple[Unit, ...] = ()
+    """Units with queues of their own, which work at the same time."""
 
     @staticmethod
     def of(description: Description) -> Machine:
@@ -136,6 +144,7 @@ class Machine:
             fork_seconds=description.fork_cycles / description.frequency,
             call_seconds=description.call_seconds,
             frequency=description.frequency,
+            units=description.units,
         )
 
     @staticmethod
@@ -175,6 +184,10 @@ class Machine:
         """
         if work.steps is None or work.functions is None or work.bytes is None or work.constants is None:
             return None
+        if self.units:
+            times = self._unit_times(work)
+            expected = cycles / self.frequency or max(times.values()) / ROOFLINE.attained
+            return _estimate(times, expected + self.call_seconds)
         if self.launches:
             times = self._times(work, resident, self.launches)
             return _estimate(times, max(times.values()) / ROOFLINE.attained + self.call_seconds)
@@ -186,6 +199,20 @@ class Machine:
         if not cycles or not traffic:
             expected = max(expected, max(times.values()) / ROOFLINE.attained)
         return _estimate(times, expected + self.call_seconds + (self.fork_seconds if team > 1 else 0.0))
+
+    def _unit_times(self, work: Work) -> dict[str, float]:
+        """The busy time of each unit. All bytes pass the unit that loads; without a unit for products or
+        elementwise operations, the time of these is not known and counts as that of one step per cycle.
+        """
+        products = work.multiply_adds or 0
+        steps = max(0, (work.steps or 0) - products) + ROOFLINE.function_steps * (work.functions or 0)
+        times: dict[str, float] = {}
+        for kind, amount in ((PRODUCT, products), (VECTOR, steps), (LOAD, work.bytes or 0)):
+            unit = next((one for one in self.units if kind in one.works), None)
+            rate = 1.0 if unit is None else math.prod(unit.shape) if kind == PRODUCT else unit.rate
+            name = "compute" if unit is None else unit.name
+            times[name] = times.get(name, 0.0) + amount / (rate * self.frequency)
+        return times
 
     def _memory_seconds(self, traffic: Sequence[Traffic], threads: int) -> float:
         """The time of traffic beyond L1, on so many threads."""

@@ -19,6 +19,7 @@ from dlc_core.target import Description, Dot
 from dlc_core.target.cost import Machine, Work
 from dlc_core.target.heuristics import ROOFLINE
 from dlc_core.target.reuse import Operand, Traffic
+from dlc_core.target.units import Unit
 
 MACHINE = Machine(100e9, (200e9, 100e9, 10e9), (32 << 10, 1 << 20), 15e9)
 
@@ -269,3 +270,23 @@ def test_an_explanation_knows_the_memory_of_each_call():
     # The second call reads what the first one wrote.
     assert writes[0][0].begin in [one.begin for one in operands[1] if one.block == writes[0][0].block]
     assert all(site["cycles"] > 0 for site in exe.about["sites"])
+
+
+def test_the_busiest_unit_limits_a_machine_with_queues():
+    units = (
+        Unit("bus", ("load", "store"), rate=16),
+        Unit("array", "product", shape=(8, 8)),
+        Unit("alu", "vector", rate=4),
+    )
+    machine = Machine.of(Description(units=units, frequency=1e9, call_seconds=0.0))
+    products = Work(flops=0, steps=64000, functions=0, bytes=800, constants=0, multiply_adds=64000)
+    found = machine.estimate(products)
+    assert (found.bound, round(found.limit * 1e9)) == ("array", 1000)
+    assert found.seconds == pytest.approx(found.limit / ROOFLINE.attained)
+    assert machine.estimate(products, cycles=1234).seconds == pytest.approx(1.234e-6)
+    assert machine.estimate(replace(products, bytes=32000)).bound == "bus"
+    pointwise = replace(products, steps=64000, multiply_adds=0)
+    assert (machine.estimate(pointwise).bound, machine.estimate(pointwise).limit) == ("alu", 16e-6)
+    assert machine.estimate(replace(products, bytes=None)) is None
+    without = Machine.of(Description(units=units[:1], frequency=1e9))
+    assert without.estimate(pointwise).bound == "compute"

@@ -46,7 +46,7 @@ _FREE = frozenset({"vector_concat", "reinterpret", "address_of", "prefetch"})
 
 @record(frozen=True)
 class PredictCycles(PrimFuncPass):
-    """Predict the cycles of each kernel for machines with vectors, as the attribute `cycles`.
+    """Predict the cycles of each kernel for CPU cores, as the attribute `cycles`.
 
     The instructions of the final loops are counted: how wide their vectors are, which loads are strided, what
     a loop computes once and what in every iteration.  Memory beyond L1 is not considered.  A kernel whose
@@ -60,7 +60,7 @@ class PredictCycles(PrimFuncPass):
         if context.target is None or "rule" not in func.attrs:
             return func
         machine = context.target.describe()
-        if machine.thread_axes:
+        if machine.thread_axes or machine.units:
             return func
         cycles = issue_cycles(func, machine)
         return func if cycles is None else func.with_attrs(**{CYCLES: round(cycles)})

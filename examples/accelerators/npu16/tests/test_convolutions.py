@@ -100,3 +100,13 @@ def test_streams_with_wrong_tokens_are_refused() -> None:
         device.load(broken)
     with pytest.raises(ArtifactError, match="no streams"):
         device.load(Artifact(good.format, b"[1, 2", good.target, good.symbols))
+
+
+def test_explain_predicts_the_cycles_of_the_device() -> None:
+    """The predictions that placement by cost compares, and the counter of the device."""
+    exe = dlc.compile(cifar(), "npu16")
+    share = exe.explain().shares()["npu16"]
+    regions = exe.regions.values()
+    counted = sum(region.device.load(region.artifact).entry("main").cycles for region in regions)
+    assert share.cycles == pytest.approx(counted, rel=0.25)
+    assert share.multiply_adds and share.shares["multiply_adds"] == 1.0
