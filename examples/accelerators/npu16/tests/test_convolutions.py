@@ -109,4 +109,5 @@ def test_explain_predicts_the_cycles_of_the_device() -> None:
     regions = exe.regions.values()
     counted = sum(region.device.load(region.artifact).entry("main").cycles for region in regions)
     assert share.cycles == pytest.approx(counted, rel=0.25)
-    assert share.multiply_adds and share.shares["multiply_adds"] == 1.0
+    assert share.multiply_adds
+    assert share.shares["multiply_adds"] == 1.0
