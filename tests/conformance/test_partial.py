@@ -18,6 +18,7 @@ from dlc_core.op import std
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.rewrite import const_var, match_any, match_op, var
 from dlc_core.testing import runner
+from dlc_core.testing.around_cases import around_cases
 from dlc_core.testing.batch import compile_all
 from dlc_core.testing.capability import is_partial, taken
 from dlc_core.testing.cases import module_of, op_cases
@@ -150,6 +151,18 @@ def test_patterns_of_several_operations_are_tested() -> None:
     usable_target.cache_clear()
     assert {(each.status, each.where.place) for each in found} == {(PASSED, DEVICE)}
     assert launches(plugin) == before + 9
+
+
+@pytest.mark.parametrize("patterns", [[], bytes_only(), fused_patterns()], ids=["all", "bytes", "fused"])
+def test_graphs_begin_with_operations_that_the_target_takes(patterns) -> None:
+    usable_target.cache_clear()
+    plugin = Unit(patterns=patterns)
+    with fresh_registry({"unit": plugin}):
+        found = run_cases(around_cases(usable_target("unit")), usable_target("unit"))
+    usable_target.cache_clear()
+    assert len(found) >= 3
+    assert {(each.status, each.where.place) for each in found} <= {(PASSED, MIXED), (PASSED, DEVICE)}
+    assert launches(plugin) >= len(found)
 
 
 # The part of an executable on the device

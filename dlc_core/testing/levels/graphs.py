@@ -21,6 +21,7 @@ from dlc_core.op.reference import evaluate
 from dlc_core.runtime.executable import Executable
 from dlc_core.script import script
 from dlc_core.target import Target
+from dlc_core.testing.around_cases import around_cases
 from dlc_core.testing.capability import is_partial, taken
 from dlc_core.testing.cases import Case, Tolerance, Trial, outputs_of
 from dlc_core.testing.levels.base import Level, Parameters, Record, Settings
@@ -107,6 +108,12 @@ class GraphsLevel(Level):
     def test_mixed_modules(self, few_seeds: range, target: Target, record: Record) -> None:
         """Modules of graph functions and tensor programs that call each other."""
         check_outcomes(record(run_cases(_mixed(few_seeds), target)))
+
+    def test_around_operations_that_the_target_takes(self, target: Target, record: Record) -> None:
+        """Graphs in which values pass between a partial target and the host."""
+        if not is_partial(target):
+            pytest.skip("the target takes whole models")
+        check_outcomes(record(run_cases(around_cases(target), target)))
 
     @pytest.mark.slow
     def test_shrinking(self, target: Target) -> None:
