@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import dlc_backend_opencl.plugin
 import numpy as np
 import pytest
 
@@ -84,6 +85,14 @@ def test_models_are_called_saved_and_opened(target, tmp_path):
     changed = replace(POSIT8, decode=lambda codes: codes.astype(np.float32))
     with declaring(changed), pytest.raises(ArtifactError, match="has other codes than the installed one"):
         dlc.open(tmp_path / "m.dlc")
+
+
+def test_kernels_of_simulated_cards_compute_each_value_once():
+    with declaring(POSIT8, opencl=dlc_backend_opencl.plugin):
+        x = param("x", tensor_type((16,), "posit8"))
+        exe = dlc.compile(module_of(dlc.ops()["add"].build(x, x), [x]), "opencl_simulated")
+        # Conversions use their operands several times: without names the text would grow exponentially.
+        assert len(exe.source("cl")) < 100_000
 
 
 def test_files_without_declared_dtypes_do_not_mention_them(tmp_path):

@@ -283,11 +283,11 @@ def _is_reinterpret(expr: Expr) -> bool:
 
 def _is_index(expr: Expr) -> bool:
     """Whether an expression is arithmetic of loop variables alone. It gets no name, because compilers share
-    it and it is more readable in place.
+    it and it is more readable in place. Variables of other dtypes are values that were loaded before.
     """
-    return (
-        expr.operand_loads == () and not isinstance(expr, Load) and (expr.dtype.is_int or expr.dtype.is_bool)
-    )
+    if expr.operand_loads != () or isinstance(expr, Load) or not (expr.dtype.is_int or expr.dtype.is_bool):
+        return False
+    return all(var.dtype.is_int and var.dtype.bits >= 32 for var in expr.operand_vars or ())
 
 
 def _hint(expr: Expr) -> str:
