@@ -290,6 +290,7 @@ def test_a_crash_names_the_region_and_the_case(tmp_path: Path) -> None:
 
 
 @posix
+@pytest.mark.slow  # it waits for the time limit
 def test_native_code_that_does_not_end_is_killed(tmp_path: Path) -> None:
     words = "--dlc-level=ops", "--dlc-ops=matmul", "--dlc-dtypes=float32", "--dlc-isolate", "-k", "samples"
     found = session(tmp_path, "Unit(device=HangingCard)", *words, "--dlc-limit-factor=0.05")
