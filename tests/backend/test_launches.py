@@ -306,9 +306,11 @@ def test_a_device_may_stand_for_several(monkeypatch, tmp_path):
 
     monkeypatch.setattr(device, "at", at, raising=False)
     exe = dlc.build(symbolic(), "card -check=true")
+    compiled = len(chosen)
     exe.save(tmp_path / "twice.dlc")
     assert dlc.open(tmp_path / "twice.dlc").device is device
-    assert chosen == [True, True]
+    assert 0 < compiled < len(chosen)
+    assert all(chosen)
 
 
 def test_a_language_without_an_axis_is_an_error(card):
