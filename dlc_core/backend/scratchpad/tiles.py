@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 
 from dlc_core.backend.scratchpad.problem import BATCH, Axis, Footprint, K, M, N, Problem
@@ -25,7 +26,7 @@ from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
-from dlc_core.target.units import LOAD, PRODUCT, STORE, VECTOR, MemoryScope
+from dlc_core.target.units import LOAD, PRODUCT, STORE, VECTOR, MemoryScope, Unit
 
 LEFT, RIGHT = "left", "right"
 Slots = tuple[int, int]
@@ -149,7 +150,9 @@ class Plan:
 
     def slots(self) -> Slots | None:
         """The most slots that fit; None if the tile does not fit once."""
-        return next((slots for slots in ((2, 2), (2, 1), (1, 1)) if not self.problem_text(slots)), None)
+        if self.problem_text((1, 1)):
+            return None
+        return next((slots for slots in ((2, 2), (2, 1)) if not self.problem_text(slots)), (1, 1))
 
     def cycles(self, slots: Slots = (2, 2)) -> int:
         """The predicted cycles with these slots."""
@@ -204,12 +207,35 @@ SHOWN = 8
 
 def choose(problem: Problem, machine: Description, scopes: Scopes) -> Plan:
     """The plan with the fewest predicted cycles. Raises ScheduleError if no tile fits."""
-    fitting: list[tuple[int, int, Plan]] = []
+    ranked = _ranked(problem, machine.units, machine.memory_scopes, scopes)
+    found = [Plan(problem, tiling, machine, scopes) for _, tiling in ranked]
+    cycles = dict(zip((plan.tiling for plan in found), (predicted for predicted, _ in ranked), strict=True))
+    return TILES.pick(
+        found[0],
+        lambda: found,
+        lambda plan: plan.tiling.keep or "streamed",
+        lambda plan: plan.text,
+        cost=lambda plan: cycles[plan.tiling],
+    )
+
+
+@lru_cache(maxsize=1024)
+def _ranked(
+    problem: Problem,
+    units: tuple[Unit, ...],
+    memory_scopes: tuple[str | MemoryScope, ...],
+    scopes: Scopes,
+) -> tuple[tuple[int, Tiling], ...]:
+    """The best plans with their predicted cycles, and the best one of each alternative. A kernel is scheduled
+    several times, so the result is kept.
+    """
+    machine = Description(units=units, memory_scopes=memory_scopes)
+    fitting: list[tuple[int, int, Tiling]] = []
     smallest: tuple[int, Plan] | None = None
     for number, plan in enumerate(plans(problem, machine, scopes)):
         slots = plan.slots()
         if slots is not None:
-            fitting.append((plan.cycles(slots), number, plan))
+            fitting.append((plan.cycles(slots), number, plan.tiling))
         elif not fitting:
             size = sum(plan.needs((1, 1)).values())
             if smallest is None or size < smallest[0]:
@@ -218,15 +244,9 @@ def choose(problem: Problem, machine: Description, scopes: Scopes) -> Plan:
         assert smallest is not None
         raise ScheduleError(f"no tile fits: {smallest[1].problem_text()}")
     fitting.sort(key=lambda each: each[:2])
-    cycles = {plan.tiling: predicted for predicted, _, plan in fitting}
-    return TILES.pick(
-        fitting[0][2],
-        lambda: [plan for _, _, plan in fitting],
-        lambda plan: plan.tiling.keep or "streamed",
-        lambda plan: plan.text,
-        cost=lambda plan: cycles[plan.tiling],
-        compared=lambda: [plan for _, _, plan in fitting[:SHOWN]],
-    )
+    best = {tiling.keep: (cycles, tiling) for cycles, _, tiling in reversed(fitting)}
+    shown = [(cycles, tiling) for cycles, _, tiling in fitting[:SHOWN]]
+    return tuple(dict.fromkeys([*shown, *best.values()]))
 
 
 def check(plan: Plan) -> None:
