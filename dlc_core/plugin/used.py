@@ -33,7 +33,8 @@ _REMEDY = "repair or update the plugin (`dlc plugins -v` has the traceback), or 
 
 
 def check_target(target: Target) -> None:
-    """Raise PluginError if a plugin that provides a part of a target is broken, or if a part is missing.
+    """Raise PluginError if a plugin that provides a part of a target is broken, or if a part is missing. Only
+    the device may be missing, if it is in another package.
 
     It imports the code generator and the device of the target, and opens no hardware.
     """
@@ -152,10 +153,15 @@ def _check_codegen(target: Target, known: Registry) -> None:
 
 
 def _check_device(target: Target, known: Registry) -> None:
-    """Raise if the device cannot be imported.  A device that no plugin declares is an error too, unless the
-    kind names none.
+    """Raise if the device cannot be imported, or if the plugin of the kind has devices and not this one.
+
+    The device of a kind may be in a package that only machines with the hardware have. Then models compile
+    here and do not run.
     """
     if not target.device or known.devices.get(target.device) is not None:
+        return
+    kind = _provider("targets", target.kind.name, known)
+    if target.device not in known.devices and not hasattr(getattr(kind, "value", None), "dlc_devices"):
         return
     try:
         known.devices[target.device]
