@@ -46,7 +46,7 @@ class Case:
 
 def with_constants(case: Case) -> Case | None:
     """The case with constants in place of all inputs but the first, as a model has weights. None if it has
-    one input, or inputs of symbolic sizes.
+    one input, inputs of symbolic sizes, or texts, which cannot be constants.
     """
     function = case.module[case.module.entry]
     if len(function.params) < 2 or len(case.trials) != 1:
@@ -54,6 +54,8 @@ def with_constants(case: Case) -> Case | None:
     if any(p.tensor_type.static_shape() is None for p in function.params):
         return None
     (trial,) = case.trials
+    if any(a.dtype.hasobject for a in trial.inputs):
+        return None
     first, *others = function.params
     values = {p: constant(a) for p, a in zip(others, trial.inputs[1:], strict=True)}
     body = rewrite(function.body, lambda old, _: values.get(old))

@@ -109,6 +109,11 @@ def test_cases_that_the_target_takes_run_there(unit: Unit) -> None:
     assert launches(unit) >= len(found)
 
 
+def test_texts_are_no_constant_weights(unit: Unit) -> None:
+    found = run_cases(op_cases(std.BY_NAME["text_join"]), usable_target("unit"))
+    assert {each.status for each in found} == {ON_HOST}
+
+
 def test_constant_weights_are_tried() -> None:
     dense = match_op("matmul", var("x"), const_var("w"))
     usable_target.cache_clear()
