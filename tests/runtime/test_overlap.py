@@ -286,12 +286,17 @@ def test_an_interrupt_in_one_device_is_raised_in_the_call(cards, interrupted):
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="the system has no signals for threads")
 def test_ctrl_c_during_a_wait_ends_the_call_when_the_launches_have_ended(cards):
     exe, reference = two_branches()
-    allowed = threading.Event()
+    launched, allowed = threading.Event(), threading.Event()
+
+    def during():
+        launched.set()
+        allowed.wait(PATIENCE)
+
     for device in cards:
-        device.during = lambda: allowed.wait(PATIENCE)
+        device.during = during
 
     def interrupt():
-        time.sleep(0.05)
+        launched.wait(PATIENCE)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
         allowed.set()
