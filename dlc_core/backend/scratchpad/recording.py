@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dlc_core.arith import eval_expr
+from dlc_core.backend.scratchpad.checks import check_inside, without_checks
 from dlc_core.backend.scratchpad.commands import MAIN, Command, Operand, normal
 from dlc_core.backend.scratchpad.nests import Nest, nest_of
 from dlc_core.backend.scratchpad.slots import Tile, place_tiles
@@ -20,6 +21,7 @@ from dlc_core.ir.expr import Call, Expr, Load, Var
 from dlc_core.ir.module import IRModule
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
+from dlc_core.tir.failures import parameters_of
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.scopes import bytes_of, in_main_memory
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View
@@ -65,6 +67,8 @@ class _Recorder:
     used: dict[int, tuple[int, int]] = field(default_factory=dict)
     """The first and the last command that uses a tile."""
     nests: dict[Stmt, Nest | None] = field(default_factory=dict)
+    bodies: dict[PrimFunc, Stmt] = field(default_factory=dict)
+    """The bodies of kernels, without checks of accesses."""
 
     def statement(self, stmt: Stmt, scope: _Scope) -> None:
         if stmt not in self.nests:
@@ -145,7 +149,9 @@ class _Recorder:
             else:
                 inner.env[param] = self.value(arg, scope)
         self.calls.append(symbol)
-        self.statement(callee.body, inner)
+        if callee not in self.bodies:
+            self.bodies[callee] = without_checks(callee)
+        self.statement(self.bodies[callee], inner)
 
     def pointer(self, handle: Expr, scope: _Scope) -> Pointer:
         target = handle.args[0] if isinstance(handle, Call) and handle.name == "address_of" else None
@@ -169,6 +175,8 @@ class _Recorder:
         made = Command(nest.unit, nest.work, sizes, tuple(operands), nest.value, inside, fresh)
         if made.is_empty:
             return
+        if parameters_of(scope.func) is not None:
+            self.check(made, nest, scope)
         if len(self.commands) >= MOST_COMMANDS:
             raise self.error(
                 scope, f"the program has more than {MOST_COMMANDS:,} commands", hint="use larger tiles"
@@ -181,6 +189,15 @@ class _Recorder:
         self.commands.append(normal(made))
         self.owner.append(len(self.calls) - 1)
 
+    def check(self, command: Command, nest: Nest, scope: _Scope) -> None:
+        """Prove the accesses of a command, in place of the checks that were removed."""
+        places = []
+        for operand, access in zip(command.operands, nest.accesses, strict=True):
+            size = bytes_of(access.buffer)
+            if size is not None:
+                places.append((operand, access.buffer, scope.buffers[access.buffer][2], size))
+        check_inside(command, places, scope.func.name)
+
 
 def record_commands(module: IRModule, entry: PrimFunc, machine: Description) -> Recorded:
     """The commands of an entry point, whose tiles are placed in the scopes of the machine.
@@ -188,8 +205,10 @@ def record_commands(module: IRModule, entry: PrimFunc, machine: Description) -> 
     The buffers of the entry point are main memory. Raises CodegenError for symbolic sizes, for statements
     that no unit executes, and for tiles that do not fit.
     """
-    if entry.scalars:
-        names = ", ".join(v.name for v in entry.scalars)
+    checked = parameters_of(entry)
+    dims = [v for v in entry.scalars if checked is None or v is not checked[1]]
+    if dims:
+        names = ", ".join(v.name for v in dims)
         raise CodegenError(
             f"{entry.name}: the dims {names} are not known at compile time",
             why="a stream of instructions has constant sizes",
@@ -198,7 +217,7 @@ def record_commands(module: IRModule, entry: PrimFunc, machine: Description) -> 
     recorder = _Recorder(module, machine)
     buffers = {buffer: (MAIN, number, 0) for number, buffer in enumerate(entry.buffers)}
     recorder.calls.append(entry.name)
-    recorder.statement(entry.body, _Scope(entry, buffers, {}))
+    recorder.statement(without_checks(entry), _Scope(entry, buffers, {}))
     tiles = {number: Tile(*recorder.made[number], *span) for number, span in recorder.used.items()}
     addresses, slots = place_tiles(tiles, machine)
     commands = tuple(_placed(command, addresses) for command in recorder.commands)
