@@ -8,6 +8,7 @@ tokens: the command that is waited for puts a token into it (`pushes`), and the 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -25,23 +26,24 @@ Clock = dict[str, int]
 class _Log:
     """The accesses of one unit to one memory, as intervals of bytes with the numbers of commands."""
 
-    __slots__ = ("count", "rows")
+    __slots__ = ("numbers", "rows")
 
     def __init__(self) -> None:
-        self.count = 0
-        self.rows: np.ndarray[Any, np.dtype[np.int64]] = np.empty((16, 3), np.int64)
+        self.numbers: list[int] = []
+        self.rows: np.ndarray[Any, np.dtype[np.int64]] = np.empty((16, 2), np.int64)
 
     def add(self, begin: int, end: int, number: int) -> None:
-        if self.count == len(self.rows):
+        if len(self.numbers) == len(self.rows):
             self.rows = np.concatenate([self.rows, np.empty_like(self.rows)])
-        self.rows[self.count] = begin, end, number
-        self.count += 1
+        self.rows[len(self.numbers)] = begin, end
+        self.numbers.append(number)
 
-    def last(self, begin: int, end: int) -> int:
-        """The last command with an access to any of these bytes; -1 if there is none."""
-        rows = self.rows[: self.count]
+    def last(self, begin: int, end: int, first: int) -> int:
+        """The last command from number `first` on with an access to any of these bytes; -1: none."""
+        start = bisect_left(self.numbers, first)
+        rows = self.rows[start : len(self.numbers)]
         hits = np.flatnonzero((rows[:, 0] < end) & (rows[:, 1] > begin))
-        return int(rows[hits[-1], 2]) if hits.size else -1
+        return self.numbers[start + int(hits[-1])] if hits.size else -1
 
 
 class Task(NamedTuple):
@@ -70,12 +72,14 @@ class Accesses:
     def __init__(self) -> None:
         self.logs: dict[Hashable, dict[tuple[str, bool], _Log]] = defaultdict(lambda: defaultdict(_Log))
 
-    def needed(self, task: Task) -> Iterator[tuple[str, int, str]]:
-        """For other units, the last task that must be done before this one, and why."""
+    def needed(self, task: Task, clock: Clock) -> Iterator[tuple[str, int, str]]:
+        """For other units, the last task that must be done before this one, and why. Those that `clock` has
+        are left out: the search looks at the few later accesses only, so a long stream takes linear time.
+        """
         for memory, begin, end, writes in task.touched:
             for (unit, written), log in self.logs[memory].items():
                 if unit != task.unit and (writes or written):
-                    found = log.last(begin, end)
+                    found = log.last(begin, end, clock.get(unit, 0))
                     if found >= 0:
                         yield unit, found, "RAW" if not writes else "WAW" if written else "WAR"
 
@@ -106,7 +110,7 @@ def tokens_for(tasks: Sequence[Task], linked: Linked = _all) -> list[tuple[tuple
     for i, task in enumerate(tasks):
         clock = clocks[task.unit]
         wanted: dict[str, int] = {}
-        for unit, number, _ in accesses.needed(task):
+        for unit, number, _ in accesses.needed(task, clock):
             wanted[unit] = max(wanted.get(unit, -1), number)
         # A token of the latest task may tell of the others, so it is taken first.
         for unit, number in sorted(wanted.items(), key=lambda item: -position[item]):
@@ -151,12 +155,11 @@ def check_tasks(tasks: Iterable[Task]) -> None:
                     f"{task.text}: it waits for a token of {unit} that nothing earlier gives"
                 )
             _merge(clock, queues[unit, task.unit].popleft())
-        for unit, number, why in accesses.needed(task):
-            if clock.get(unit, 0) <= number:
-                raise RuntimeFailure(
-                    f"race: {task.text} is not ordered after instruction {number} of {unit}",
-                    why=f"the two access the same memory ({why}), and no token is between them",
-                )
+        for unit, number, why in accesses.needed(task, clock):
+            raise RuntimeFailure(
+                f"race: {task.text} is not ordered after instruction {number} of {unit}",
+                why=f"the two access the same memory ({why}), and no token is between them",
+            )
         number = counts[task.unit]
         accesses.add(task, number)
         counts[task.unit] = clock[task.unit] = number + 1

@@ -1,0 +1,85 @@
+"""Streams of many commands: dependences are complete, and their number is linear."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dlc_core.backend.scratchpad import check_tokens, ordering, synchronise
+from dlc_core.backend.scratchpad.commands import MAIN, Command, Operand
+from tests.backend.scratchpad.machines import machine
+
+PLANE, ROW = 28 * 28 * 4, 28 * 4
+
+
+def layers(count: int) -> list[Command]:
+    """Layers of 2 x 32 tiles of an NCHW tensor. Each load of a layer conflicts, as an interval of bytes, with
+    about half of the stores of the layer before.
+    """
+    made: list[Command] = []
+    for layer in range(count):
+        source, target = (parity * (1 << 20) for parity in (layer % 2, 1 - layer % 2))
+        for tile in range(64):
+            at, slot = tile // 2 % 7 * 4 * ROW, tile % 2 * 0x4000
+            main = [Operand(MAIN, 0, base + at, (PLANE, 4), "float32") for base in (source, target)]
+            chip = [Operand("pad", 0, slot + base, (4 * ROW, 4), "float32") for base in (0, 0x8000)]
+            made.append(Command("load", "load", (4, 112), (chip[0], main[0])))
+            made.append(Command("vector", "vector", (4, 112), (chip[1], chip[0]), ("x1", "x1", "add")))
+            made.append(Command("store", "store", (4, 112), (main[1], chip[1])))
+    return made
+
+
+def number_of(found: list[ordering.Before]) -> int:
+    return sum(len(each.single) + len(each.up_to) for each in found)
+
+
+def test_dependences_are_linear_in_the_number_of_commands() -> None:
+    few, many = (number_of(ordering.dependences(layers(n))) for n in (8, 32))
+    assert many < 4.5 * few
+    # At most `SINGLE` of its own, and one for each unit.
+    assert many <= len(layers(32)) * (ordering.SINGLE + 3)
+
+
+def conflicts(first: Command, second: Command) -> bool:
+    """Whether one writes bytes, as an interval, that the other accesses."""
+    spans = [[*((o, s, False) for o, s in each.reads()), (*each.writes(), True)] for each in (first, second)]
+    return any(
+        (a.space, a.memory) == (b.space, b.memory) and s[0] < t[1] and t[0] < s[1] and (v or w)
+        for a, s, v in spans[0]
+        for b, t, w in spans[1]
+    )
+
+
+def random_stream(seed: int) -> list[Command]:
+    rng = random.Random(seed)
+    made = []
+    for _ in range(150):
+        unit = rng.choice(("load", "vector", "store"))
+        extents = (rng.randint(1, 4), rng.randint(1, 6))
+        spaces = {"load": ("pad", MAIN), "vector": ("pad", "pad"), "store": (MAIN, "pad")}[unit]
+        operands = tuple(
+            Operand(space, 0, 4 * rng.randrange(200), (4 * rng.choice((extents[1], 20)), 4), "float32")
+            for space in spaces
+        )
+        made.append(Command(unit, unit, extents, operands, ("x1", "neg") if unit == "vector" else ()))
+    return made
+
+
+@pytest.mark.parametrize("recent", [4, 32, 256])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_keeps_all_conflicts(seed: int, recent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few recent accesses, most dependences are those on all commands up to a number."""
+    monkeypatch.setattr(ordering, "RECENT", recent)
+    monkeypatch.setattr(ordering, "SINGLE", max(1, recent // 16))
+    commands = random_stream(seed)
+    if recent == 4:
+        assert sum(len(each.up_to) for each in ordering.dependences(commands)) > len(commands)
+    order = ordering.ordered(commands, machine())
+    place = {number: i for i, number in enumerate(order)}
+    assert order != sorted(order)  # the scheduler has something to do
+    for second in range(len(commands)):
+        for first in range(second):
+            if conflicts(commands[first], commands[second]):
+                assert place[first] < place[second]
+    check_tokens(synchronise([commands[number] for number in order]))
