@@ -7,6 +7,7 @@ slots, as many as fit: a copy for a later iteration then runs while units use th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -24,9 +25,13 @@ from dlc_core.target.description import Description
 from dlc_core.tir.failures import parameters_of
 from dlc_core.tir.intrinsics import kernel_symbol
 from dlc_core.tir.scopes import bytes_of, in_main_memory
-from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, View
+from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, PrimFunc, Seq, Stmt, Store, View
 
-MOST_COMMANDS = 1 << 20
+MOST_COMMANDS = 1_000_000
+"""The most commands of a stream, unless a code generator gives another number."""
+MOST_SINGLE = 1 << 12
+"""The most commands of one element that one statement under a condition makes in a call of a kernel."""
+WHOLE = "loop to the end of a tile by T.min(tile, size - begin), or choose tiles that divide the sizes"
 IGNORED = ("copies_begin", "copies_end", "copies_barrier", "barrier")
 """Calls without a meaning here: tokens follow from the accesses of commands."""
 
@@ -59,6 +64,7 @@ class _Scope:
 class _Recorder:
     module: IRModule
     machine: Description
+    most: int = MOST_COMMANDS
     commands: list[Command] = field(default_factory=list)
     owner: list[int] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -69,6 +75,10 @@ class _Recorder:
     nests: dict[Stmt, Nest | None] = field(default_factory=dict)
     bodies: dict[PrimFunc, Stmt] = field(default_factory=dict)
     """The bodies of kernels, without checks of accesses."""
+    conditions: list[Expr] = field(default_factory=list)
+    """The conditions around the present statement."""
+    single: dict[tuple[int, Stmt], int] = field(default_factory=dict)
+    """The commands of one element under a condition, for each call and statement."""
 
     def statement(self, stmt: Stmt, scope: _Scope) -> None:
         if stmt not in self.nests:
@@ -80,6 +90,8 @@ class _Recorder:
         nest = self.nests[stmt]
         if nest is not None:
             self.nest(nest, scope)
+            if self.conditions and not nest.extents:
+                self.count_single(stmt, scope)
             return
         match stmt:
             case Seq():
@@ -93,7 +105,9 @@ class _Recorder:
             case If():
                 part = stmt.then if self.value(stmt.cond, scope) else stmt.orelse
                 if part is not None:
+                    self.conditions.append(stmt.cond)
                     self.statement(part, scope)
+                    self.conditions.pop()
             case Let():
                 scope.env[stmt.var] = self.value(stmt.value, scope)
                 self.statement(stmt.body, scope)
@@ -107,6 +121,30 @@ class _Recorder:
                 self.call(stmt.value, scope)
             case _:
                 raise self.error(scope, f"no unit executes the statement {type(stmt).__name__.lower()}")
+
+    def count_single(self, stmt: Stmt, scope: _Scope) -> None:
+        """Count a command of one element. Too many are an error: the units would hardly work."""
+        key = len(self.calls) - 1, stmt
+        self.single[key] = count = self.single.get(key, 0) + 1
+        if count > MOST_SINGLE:
+            assert isinstance(stmt, Store)
+            raise self.error(
+                scope,
+                f"each element of {stmt.buffer.name} is a command, more than {MOST_SINGLE:,} in one call",
+                why=f"the condition {self.conditions[-1]} is inside a loop nest; a command has no condition",
+                hint=WHOLE,
+            )
+
+    def too_many(self, scope: _Scope) -> CodegenError:
+        """The error of a stream that is too long. It names the kernel with the most commands."""
+        call, count = Counter(self.owner).most_common(1)[0]
+        return self.error(
+            scope,
+            f"the stream has more than {self.most:,} commands",
+            why=f"{self.calls[call]} has {count:,} of them; a condition, or a second statement, inside a "
+            "loop nest makes a command for each element",
+            hint=f"{WHOLE}; use larger tiles",
+        )
 
     def rules(self, scope: _Scope) -> tuple[str, ...]:
         """The schedule rule of a kernel, and the reasons of those that refused it."""
@@ -177,10 +215,8 @@ class _Recorder:
             return
         if parameters_of(scope.func) is not None:
             self.check(made, nest, scope)
-        if len(self.commands) >= MOST_COMMANDS:
-            raise self.error(
-                scope, f"the program has more than {MOST_COMMANDS:,} commands", hint="use larger tiles"
-            )
+        if len(self.commands) >= self.most:
+            raise self.too_many(scope)
         number = len(self.commands)
         for operand in operands:
             if operand.space != MAIN:
@@ -199,11 +235,14 @@ class _Recorder:
         check_inside(command, places, scope.func.name)
 
 
-def record_commands(module: IRModule, entry: PrimFunc, machine: Description) -> Recorded:
+def record_commands(
+    module: IRModule, entry: PrimFunc, machine: Description, most: int = MOST_COMMANDS
+) -> Recorded:
     """The commands of an entry point, whose tiles are placed in the scopes of the machine.
 
     The buffers of the entry point are main memory. Raises CodegenError for symbolic sizes, for statements
-    that no unit executes, and for tiles that do not fit.
+    that no unit executes, for tiles that do not fit, for more than `most` commands, and for a loop nest whose
+    condition would make a command of each element.
     """
     checked = parameters_of(entry)
     dims = [v for v in entry.scalars if checked is None or v is not checked[1]]
@@ -214,7 +253,7 @@ def record_commands(module: IRModule, entry: PrimFunc, machine: Description) -> 
             why="a stream of instructions has constant sizes",
             hint="give their values by shapes=",
         )
-    recorder = _Recorder(module, machine)
+    recorder = _Recorder(module, machine, most)
     buffers = {buffer: (MAIN, number, 0) for number, buffer in enumerate(entry.buffers)}
     recorder.calls.append(entry.name)
     recorder.statement(without_checks(entry), _Scope(entry, buffers, {}))

@@ -18,7 +18,7 @@ from dlc_core.backend.scratchpad.commands import MAIN, Command, from_data, to_da
 from dlc_core.backend.scratchpad.cycles import DISPATCH, Durations, Timing, simulate
 from dlc_core.backend.scratchpad.execution import FUNCTIONS, Memories, run
 from dlc_core.backend.scratchpad.ordering import ordered
-from dlc_core.backend.scratchpad.recording import Recorded, record_commands
+from dlc_core.backend.scratchpad.recording import MOST_COMMANDS, Recorded, record_commands
 from dlc_core.backend.scratchpad.tokens import check_tokens, synchronise
 from dlc_core.backend.simulated import SimulatedDevice
 from dlc_core.diag import ArtifactError, CodegenError
@@ -39,7 +39,8 @@ class StreamCodegen:
     """Emits streams of commands for the units of the target's description. A subclass defines `name`,
     `kinds` and `format`.
 
-    `operations` are the elementwise operations of the vector unit. `links(a, b)` says whether unit a gives
+    `operations` are the elementwise operations of the vector unit. `most_commands` are those of one stream:
+    a longer one is an error that names the kernel. `links(a, b)` says whether unit a gives
     tokens to unit b.
     """
 
@@ -48,6 +49,7 @@ class StreamCodegen:
     format: str
     forms: tuple[str, ...] = ("stream",)
     operations: frozenset[str] = frozenset(FUNCTIONS)
+    most_commands: int = MOST_COMMANDS
 
     def supports(self, node: Node, target: Target) -> bool | str:
         """Whether the units compute a node, or why not. A subclass adds its own reasons."""
@@ -64,7 +66,7 @@ class StreamCodegen:
         """The commands of an entry point, without tokens. Raises CodegenError for operations that the machine
         lacks.
         """
-        made = record_commands(module, entry, machine)
+        made = record_commands(module, entry, machine, self.most_commands)
         for command in made.commands:
             for word in command.value if command.work == VECTOR else ():
                 if not word.startswith(("x", "#", "cast:")) and word not in self.operations:

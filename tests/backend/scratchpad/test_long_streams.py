@@ -6,9 +6,13 @@ import random
 
 import pytest
 
-from dlc_core.backend.scratchpad import check_tokens, ordering, synchronise
+from dlc_core.backend.scratchpad import StreamCodegen, check_tokens, ordering, record_commands, synchronise
 from dlc_core.backend.scratchpad.commands import MAIN, Command, Operand
-from tests.backend.scratchpad.machines import machine
+from dlc_core.diag import CodegenError
+from dlc_core.ir.module import IRModule
+from dlc_core.script import parse
+from dlc_core.tir.stmt import PrimFunc
+from tests.backend.scratchpad.machines import machine, recorded
 
 PLANE, ROW = 28 * 28 * 4, 28 * 4
 
@@ -83,3 +87,56 @@ def test_the_order_keeps_all_conflicts(seed: int, recent: int, monkeypatch: pyte
             if conflicts(commands[first], commands[second]):
                 assert place[first] < place[second]
     check_tokens(synchronise([commands[number] for number in order]))
+
+
+def conditional(rows: int, body: str) -> PrimFunc:
+    """A copy of `rows` x 32 numbers into a scratchpad and back, by a body for t, i and j."""
+    return parse(f"""
+@T.prim_func
+def f(x: T.Buffer(({rows * 32},), "float32"), out: T.Buffer(({rows * 32},), "float32")):
+    pad = T.alloc_buffer(({rows * 32},), "float32", scope="pad")
+    for t in range({rows}):
+        for i in range(3):
+            {body}
+    for t in range({rows * 32}):
+        out[t] = pad[t]
+""")
+
+
+TAIL = """for j in range(14):
+                if i * 14 + j < 32:
+                    pad[t * 32 + i * 14 + j] = x[t * 32 + i * 14 + j]"""
+CLIPPED = """for j in range(T.min(14, 32 - i * 14)):
+                pad[t * 32 + i * 14 + j] = x[t * 32 + i * 14 + j]
+            for j in range(T.min(14, 32 - i * 14)):
+                out[t * 32 + i * 14 + j] = pad[t * 32 + i * 14 + j]"""
+
+
+def test_a_condition_inside_a_nest_is_refused_before_it_unrolls_every_element() -> None:
+    few = recorded(conditional(20, TAIL), machine()).commands
+    assert len(few) == 20 * 32 + 1
+    with pytest.raises(CodegenError, match=r"f: each element of pad is a command, more than 4,096") as error:
+        recorded(conditional(200, TAIL), machine())
+    assert "the condition i * 14 + j < 32 is inside a loop nest" in error.value.why
+    assert "T.min" in error.value.hint
+    assert len(recorded(conditional(200, CLIPPED), machine()).commands) == 200 * 3 * 2 + 1
+
+
+def test_a_stream_has_a_most_number_of_commands() -> None:
+    func = conditional(20, TAIL)
+    module = IRModule({"f": func}, {}, "f")
+    assert len(record_commands(module, func, machine(), 641).commands) == 641
+    with pytest.raises(CodegenError, match="f: the stream has more than 640 commands") as error:
+        record_commands(module, func, machine(), 640)
+    assert "f has 640 of them" in error.value.why
+    assert "T.min" in error.value.hint
+
+
+def test_a_code_generator_gives_the_most_commands() -> None:
+    class Short(StreamCodegen):
+        name, kinds, format = "short", ("short",), "short"
+        most_commands = 10
+
+    func = conditional(20, TAIL)
+    with pytest.raises(CodegenError, match="more than 10 commands"):
+        Short().commands(IRModule({"f": func}, {}, "f"), func, machine())
