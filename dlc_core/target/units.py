@@ -28,8 +28,9 @@ class MemoryScope:
     """A memory on the chip that programs manage: the scope `name` of buffers.
 
     `bytes` is its capacity, 0 if it is not known. `banks` are contiguous parts of equal size, each of which
-    serves one unit at a time. Buffers begin at multiples of `align` bytes. A copy between it and main memory
-    moves `bandwidth` bytes per cycle after `latency` cycles; where these are 0, the unit's numbers count.
+    serves one unit at a time; a memory of one bank is multi-ported, without conflicts. Buffers begin at
+    multiples of `align` bytes. A copy between it and main memory moves `bandwidth` bytes per cycle after
+    `latency` cycles; where these are 0, the unit's numbers count.
     Raises TargetError for numbers that make no sense.
     """
 
@@ -64,6 +65,10 @@ class MemoryScope:
         """The bytes that a buffer of `size` bytes takes: whole banks if there are several, else aligned."""
         unit = self.bank_bytes if self.banks > 1 and self.bytes else self.align
         return -(-size // unit) * unit
+
+    def aligned(self, size: int) -> int:
+        """The bytes that a buffer of `size` bytes takes if it shares banks with others."""
+        return -(-size // self.align) * self.align
 
     def __str__(self) -> str:
         return f"{self.name} ({self.bytes} bytes)" if self.bytes else self.name

@@ -4,7 +4,8 @@
     place([Request("a", 4096, 0, 5), Request("b", 4096, 3, 9)], scope)     -> (0, 4096)
 
 A tile takes whole banks, so that a copy to one tile and a computation on another one do not meet in a bank.
-Tiles that do not fit in this way are packed at their alignment.
+Tiles that do not fit in this way share banks: the slots of one allocation alternate between banks, and a tile
+spans consecutive banks if no bank has room for it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,25 @@ class Request:
     begin: int
     end: int
     align: int = 1
+    slot: int = 0
+    """The number of the slot among those of its allocation, which take turns."""
 
 
 def place(requests: Sequence[Request], scope: MemoryScope, in_banks: bool = True) -> tuple[int, ...] | None:
     """The offset of each tile. Tiles whose live ranges overlap are disjoint. None if they do not fit.
 
-    With `in_banks` each tile has banks of its own, if the scope has several. Larger tiles are placed first,
-    each at the lowest offset that is free.
+    With `in_banks` each tile has banks of its own, if the scope has several. Without, tiles share banks: slot
+    0 of an allocation goes to the first bank if there is room, slot 1 to the second, and so on. Larger tiles
+    are placed first, each at the lowest offset that is free.
     """
-    in_banks = in_banks and scope.banks > 1
+    if in_banks or scope.banks == 1 or not scope.bytes:
+        return _placed(requests, scope, in_banks and scope.banks > 1, False)
+    return _placed(requests, scope, False, True) or _placed(requests, scope, False, False)
+
+
+def _placed(
+    requests: Sequence[Request], scope: MemoryScope, in_banks: bool, alternate: bool
+) -> tuple[int, ...] | None:
     found: dict[int, tuple[int, int]] = {}
     order = sorted(range(len(requests)), key=lambda i: (-requests[i].size, requests[i].begin, i))
     for i in order:
@@ -42,8 +53,12 @@ def place(requests: Sequence[Request], scope: MemoryScope, in_banks: bool = True
         busy = [
             span for j, span in found.items() if requests[j].begin <= own.end and own.begin <= requests[j].end
         ]
-        starts = sorted(-(-start // unit) * unit for start in (0, *(end for _, end in busy)))
-        offset = next((s for s in starts if all(s + size <= low or s >= high for low, high in busy)), 0)
+        first = scope.bank_bytes * (own.slot % scope.banks) if alternate else 0
+        edges = {0, first, *(end for _, end in busy)}
+        starts = sorted(-(-start // unit) * unit for start in edges)
+        free = [s for s in starts if all(s + size <= low or s >= high for low, high in busy)]
+        wanted = [s for s in free if first <= s and s + size <= first + scope.bank_bytes] if alternate else []
+        offset = next(iter([*wanted, *free]), 0)
         if scope.bytes and offset + size > scope.bytes:
             return None
         found[i] = offset, offset + size

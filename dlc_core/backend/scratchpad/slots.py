@@ -48,7 +48,10 @@ def place_tiles(tiles: Mapping[int, Tile], machine: Description) -> tuple[dict[i
         if best is None:
             raise _too_large(own, sites, machine, scope_name)
         by_size = sorted(sites, key=lambda b: own[sites[b][0]].size)
-        for depth in range(2, MOST_SLOTS + 1):
+        scope = machine.scope(scope_name)
+        # In shared banks, two slots of each buffer keep the tiles of one step in one bank.
+        most = MOST_SLOTS if in_banks or scope is None or scope.banks == 1 else 2
+        for depth in range(2, most + 1):
             for buffer in by_size:
                 if len(sites[buffer]) < depth or counts[buffer] < depth - 1:
                     continue
@@ -71,7 +74,7 @@ def _requests(
             own = list(numbers[slot :: counts[buffer]])
             begin, end = min(tiles[n].first for n in own), max(tiles[n].last for n in own)
             size = tiles[own[0]].size
-            made.append((own, Request(buffer.name, size, begin, end, buffer.align)))
+            made.append((own, Request(buffer.name, size, begin, end, buffer.align, slot)))
     return made
 
 

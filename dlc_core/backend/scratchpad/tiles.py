@@ -9,7 +9,7 @@
 
 Units run at the same time, so the time is that of the busiest one, and that of what cannot overlap: the
 first loads, the last epilogue and store, and loads of an operand that stays, as far as the products at that
-time are shorter.
+time are shorter. Where tiles share banks, units wait for each other, and the cycles of all are added.
 
     cycles = max(loads, products, epilogues, stores) + first loads + last epilogue and store + exposed loads
 """
@@ -17,32 +17,23 @@ time are shorter.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import product
 
-from dlc_core.backend.scratchpad.problem import BATCH, Axis, Footprint, K, M, N, Problem
+from dlc_core.backend.scratchpad.candidates import LEFT, RIGHT, Tiling, tilings
+from dlc_core.backend.scratchpad.problem import BATCH, Footprint, K, M, N, Problem
 from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
 from dlc_core.support.record import record
 from dlc_core.target.description import Description
 from dlc_core.target.units import LOAD, PRODUCT, STORE, VECTOR, MemoryScope, Unit
 
-LEFT, RIGHT = "left", "right"
 Slots = tuple[int, int]
 """How many tiles exist at once: of operands and results, and of sums."""
 PART = 8 << 10
 """The bytes of a part of a result that the epilogue computes at once."""
 SMALL = 8 << 10
 """The most bytes of a tensor of the epilogue that stays on the chip for all tiles."""
-
-
-@record(frozen=True)
-class Tiling:
-    """A schedule: the tile of each axis by its number, and the operand that stays on the chip, or ""."""
-
-    tile: tuple[int, ...]
-    keep: str = ""
 
 
 @record(frozen=True)
@@ -116,8 +107,10 @@ class Plan:
             sizes.update((a.number, a.extent) for a in self.problem.of(K))
         return sizes
 
-    def needs(self, slots: Slots = (2, 2)) -> dict[str, int]:
-        """The bytes of each scope, with up to `slots` tiles of each operand or result, and of sums."""
+    def needs(self, slots: Slots = (2, 2), shared: bool = False) -> dict[str, int]:
+        """The bytes of each scope, with up to `slots` tiles of each operand or result, and of sums. Each tile
+        has banks of its own, or all share them.
+        """
         p = self.problem
         tiles = self.count(M, N, BATCH)
         left = self.count(M, BATCH) if self.tiling.keep == LEFT else tiles * self.count(K)
@@ -134,28 +127,38 @@ class Plan:
             size = p.target.bytes(self.part) // p.target.itemsize * p.result_bytes
             own.append((size, tiles * self.parts))
         scopes = self.scopes
-        found = {scopes.operands.name: sum(min(slots[0], n) * scopes.operands.taken(size) for size, n in own)}
-        found[scopes.sums.name] = found.get(scopes.sums.name, 0) + min(slots[1], tiles) * scopes.sums.taken(
-            sums
-        )
+        one, other = scopes.operands, scopes.sums
+        taken, summed = (one.aligned, other.aligned) if shared else (one.taken, other.taken)
+        found = {one.name: sum(min(slots[0], n) * taken(size) for size, n in own)}
+        found[other.name] = found.get(other.name, 0) + min(slots[1], tiles) * summed(sums)
         return found
 
-    def problem_text(self, slots: Slots = (1, 1)) -> str:
-        """Why the tile does not fit; empty if it does."""
-        for name, size in self.needs(slots).items():
+    def problem_text(self, slots: Slots = (1, 1), shared: bool = True) -> str:
+        """Why the tile does not fit, also if tiles share banks or if they do not; empty if it does."""
+        for name, size in self.needs(slots, shared).items():
             capacity = self.machine.capacities.get(name, 0)
             if size > capacity:
                 return f"tile {self.text} needs {size:,} bytes of {name}, it has {capacity:,}"
         return ""
 
-    def slots(self) -> Slots | None:
+    def slots(self, shared: bool = False) -> Slots | None:
         """The most slots that fit; None if the tile does not fit once."""
-        if self.problem_text((1, 1)):
+        if self.problem_text((1, 1), shared):
             return None
-        return next((slots for slots in ((2, 2), (2, 1)) if not self.problem_text(slots)), (1, 1))
+        return next((slots for slots in ((2, 2), (2, 1)) if not self.problem_text(slots, shared)), (1, 1))
 
-    def cycles(self, slots: Slots = (2, 2)) -> int:
-        """The predicted cycles with these slots."""
+    def alternates(self, slots: Slots) -> bool:
+        """Whether all tiles of one step are in one bank, and those of the next step in another one: a bank is
+        then filled while units use the other one. Chunks of K share their sums, so that there is one chunk.
+        """
+        if slots != (2, 2) or self.tiling.keep or self.count(K) > 1 or self.parts > 1:
+            return False
+        needs = self.needs((1, 1), shared=True)
+        scopes = (self.scopes.operands, self.scopes.sums)
+        return all(needs[scope.name] <= scope.bank_bytes for scope in scopes)
+
+    def cycles(self, slots: Slots = (2, 2), shared: bool = False) -> int:
+        """The predicted cycles with these slots. Units wait for each other if tiles share banks."""
         p, machine, sizes = self.problem, self.machine, self.sizes
         load, array = machine.unit_for(LOAD), machine.unit_for(PRODUCT)
         store, vector = machine.unit_for(STORE), machine.unit_for(VECTOR)
@@ -182,7 +185,7 @@ class Plan:
         elements = p.target.bytes(part_of) // p.target.itemsize
         tail = parts * (vector.vector_cycles(elements, p.operations) if p.operations else 0)
         stored = parts * store.copy_cycles(*p.target.runs(part_of), self.scopes.operands)
-        if slots[0] == 1:
+        if slots[0] == 1 or (shared and not self.alternates(slots)):
             return round(loads + steps * work + tiles * (tail + stored))
         # With one tile of sums, products wait for the epilogue of the tile before.
         products = steps * work + (tiles * (tail or stored) * share if slots[1] == 1 else 0)
@@ -191,8 +194,15 @@ class Plan:
             again = self.count(M if self.tiling.keep == LEFT else N, BATCH) - 1
             whole = left if self.tiling.keep == LEFT else right
             exposed = again * max(0.0, whole - 2 * work)
-        busy = max(loads, products, tiles * tail * share, tiles * stored * share)
-        return round(busy + left + right + tail + stored / parts + exposed)
+        busy: dict[str, float] = {}
+        for unit, own in (
+            (load, loads),
+            (array, products),
+            (vector, tiles * tail * share),
+            (store, tiles * stored * share),
+        ):
+            busy[unit.name] = busy.get(unit.name, 0.0) + own
+        return round(max(busy.values()) + left + right + tail + stored / parts + exposed)
 
 
 TILES = Decision(
@@ -232,14 +242,18 @@ def _ranked(
     machine = Description(units=units, memory_scopes=memory_scopes)
     fitting: list[tuple[int, int, Tiling]] = []
     smallest: tuple[int, Plan] | None = None
-    for number, plan in enumerate(plans(problem, machine, scopes)):
-        slots = plan.slots()
-        if slots is not None:
-            fitting.append((plan.cycles(slots), number, plan.tiling))
-        elif not fitting:
-            size = sum(plan.needs((1, 1)).values())
-            if smallest is None or size < smallest[0]:
-                smallest = size, plan
+    # Tiles share banks only if no plan gives each of them banks of its own.
+    for shared in (False, True):
+        for number, plan in enumerate(plans(problem, machine, scopes)):
+            slots = plan.slots(shared)
+            if slots is not None:
+                fitting.append((plan.cycles(slots, shared), number, plan.tiling))
+            elif shared and not fitting:
+                size = sum(plan.needs((1, 1), shared).values())
+                if smallest is None or size < smallest[0]:
+                    smallest = size, plan
+        if fitting:
+            break
     if not fitting:
         assert smallest is not None
         raise ScheduleError(f"no tile fits: {smallest[1].problem_text()}")
@@ -271,49 +285,8 @@ def check(plan: Plan) -> None:
 
 def plans(problem: Problem, machine: Description, scopes: Scopes) -> Iterator[Plan]:
     """The plans that `choose` compares, also those that do not fit."""
-    deep, wide = machine.unit_for(PRODUCT).shape
-    columns = problem.of(N)
-    options = [_options(axis, problem, deep, wide) for axis in problem.axes]
-    for tile in product(*options):
-        for keep in ("", LEFT, RIGHT) if columns and problem.of(M) else ("",):
-            yield Plan(problem, Tiling(tile, keep), machine, scopes)
-
-
-def _options(axis: Axis, problem: Problem, deep: int, wide: int) -> list[int]:
-    """The tiles of an axis that are worth a comparison: parts of nearly equal size."""
-    if axis.extent == 1:
-        return [1]
-    if axis.role == BATCH:
-        return [1]
-    own = problem.of(axis.role)
-    if axis.role == K:
-        # One axis of K is divided into chunks, the longest; windows stay whole.
-        longest = max(own, key=lambda a: a.extent)
-        return _parts(axis.extent, deep, 8) if axis is longest else [axis.extent]
-    last = axis is own[-1]
-    if axis.role == N and len(own) == 1:
-        return _parts(axis.extent, wide, 10)
-    return _parts(axis.extent, 1, 4 if last and len(own) > 1 else 12)
-
-
-def _parts(extent: int, unit: int, most: int) -> list[int]:
-    """Tiles that divide an extent into parts of nearly equal size, multiples of `unit`."""
-    counts = [
-        n for n in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128) if n <= extent
-    ]
-    found: list[int] = []
-    for count in counts:
-        size = min(extent, -(-extent // (count * unit)) * unit)
-        if size not in found:
-            found.append(size)
-    if found[-1] > unit:
-        found.append(min(unit, extent))
-    return found if len(found) <= most else _spread(found, most)
-
-
-def _spread(values: Sequence[int], most: int) -> list[int]:
-    """Some of the values, among them the first and the last."""
-    return list(dict.fromkeys(values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)))
+    for tiling in tilings(problem, *machine.unit_for(PRODUCT).shape):
+        yield Plan(problem, tiling, machine, scopes)
 
 
 __all__ = ["LEFT", "RIGHT", "TILES", "Plan", "Scopes", "Tiling", "check", "choose", "plans"]

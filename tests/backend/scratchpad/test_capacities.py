@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dlc_core.backend.scratchpad import ScratchpadRule, check_tokens, synchronise
+from dlc_core.backend.scratchpad import ScratchpadRule, check_tokens, simulate, synchronise
 from dlc_core.backend.scratchpad.checks import check_inside
 from dlc_core.backend.scratchpad.commands import Command
 from dlc_core.backend.scratchpad.ordering import ordered
@@ -24,6 +24,7 @@ from dlc_core.tir.failures import CHECKS
 from dlc_core.tir.stmt import PrimFunc
 from tests.backend.scratchpad.machines import executed, tensor
 
+Tile = tuple[int, int, int] | None
 Shape = tuple[int, int, int, int, int, int]
 """Channels, outputs, height and width, window, stride, padding."""
 SMALL: tuple[Shape, ...] = (
@@ -58,13 +59,13 @@ def vector_machine(pad: int, rate: float, banks: int = 1) -> Description:
     )
 
 
-def convolution(shape: Shape, description: Description) -> PrimFunc:
+def convolution(shape: Shape, description: Description, tile: Tile = None) -> PrimFunc:
     """A convolution with bias and ReLU in its final form for a machine."""
     channels, outputs, size, window, stride, padding = shape
     x, w = tensor("x", 1, channels, size, size), tensor("w", outputs, channels, window, window)
     value = std.conv(x, w, strides=(stride, stride), padding=(padding,) * 4)
     kernel = kernel_of(std.relu(std.add(value, tensor("b", outputs, 1, 1))))
-    rule = ScratchpadRule("test.contraction", operands="pad", sums="pad")
+    rule = ScratchpadRule("test.contraction", operands="pad", sums="pad", tile=tile)
     context = PassContext(target=target_of(description), schedule_rules=(rule,))
     pipeline = default_pipeline("tir", registry().passes)
     func = pipeline.run(IRModule({"kernel": kernel}, {}, "kernel"), context)["kernel"]
@@ -87,9 +88,9 @@ def stream_of(func: PrimFunc, description: Description) -> tuple[Command, ...]:
     return commands
 
 
-def computes_right(shape: Shape, description: Description) -> PrimFunc:
+def computes_right(shape: Shape, description: Description, tile: Tile = None) -> PrimFunc:
     """Compile and run a convolution; sums of small integers are exact."""
-    func = convolution(shape, description)
+    func = convolution(shape, description, tile)
     rng = np.random.default_rng(0)
     channels, outputs, size, window, stride, padding = shape
     x, w, b = (
@@ -112,13 +113,37 @@ def test_small_convolutions_on_small_memories(shape: Shape) -> None:
 
 def test_a_window_that_is_divided_unevenly_is_proved_by_its_commands() -> None:
     """The kernel has a check of the rows of its last chunk; the stream has none."""
-    func = computes_right((3, 16, 96, 3, 2, 1), vector_machine(64 << 10, 8))
+    description = vector_machine(64 << 10, 8)
+    func = computes_right((3, 16, 24, 3, 2, 1), description, tile=(10, 8, 18))
     assert CHECKS in func.attrs
-    load = next(c for c in stream_of(func, vector_machine(64 << 10, 8)) if c.inside)
+    load = next(c for c in stream_of(func, description) if c.inside)
     source = next(buffer for buffer in func.buffers if buffer.name == "p0")
-    check_inside(load, [(load.sources[0], source, 0, 4 * 3 * 96 * 96)], "kernel")
+    check_inside(load, [(load.sources[0], source, 0, 4 * 3 * 24 * 24)], "kernel")
     with pytest.raises(CodegenError, match=r"kernel: a command accesses bytes .* of p0\n.*it has 64 bytes"):
         check_inside(load, [(load.sources[0], source, 0, 64)], "kernel")
+
+
+SHARED: tuple[tuple[Shape, float], ...] = (
+    ((64, 64, 28, 1, 1, 0), 0.85),
+    ((32, 64, 28, 3, 1, 1), 0.75),
+    ((128, 64, 14, 1, 1, 0), 0.65),
+)
+"""Convolutions, and the least part of the bound in two banks of 32 kB."""
+
+
+@pytest.mark.parametrize(("shape", "least"), SHARED, ids=str)
+def test_tiles_share_two_large_banks(shape: Shape, least: float) -> None:
+    description = vector_machine(64 << 10, 16, banks=2)
+    func = computes_right(shape, description)
+    channels, outputs, size, window, stride, _ = shape
+    bound = channels * outputs * window**2 * (size // stride) ** 2 / 32
+    assert least < bound / simulate(stream_of(func, description), description).cycles <= 1
+
+
+@pytest.mark.parametrize("shape", SMALL, ids=str)
+def test_small_convolutions_in_few_banks(shape: Shape) -> None:
+    for kilobytes, banks in ((4, 2), (8, 3), (16, 2)):
+        computes_right(shape, vector_machine(kilobytes * 3 * 1024, 16, banks))
 
 
 @pytest.mark.slow

@@ -48,6 +48,21 @@ def test_tiles_have_banks_of_their_own() -> None:
     assert place([*small, Request("e", 100, 0, 9)], pad, in_banks=False) == (0, 128, 256, 384, 512)
 
 
+def test_slots_alternate_between_shared_banks() -> None:
+    pad = MemoryScope("pad", bytes=4096, banks=2, align=64)
+    left, right = ([Request(name, 900, 0, 9, slot=slot) for slot in (0, 1)] for name in ("left", "right"))
+    assert place([*left, *right], pad) is None
+    assert place([*left, *right], pad, in_banks=False) == (0, 2048, 960, 3008)
+    # A tile that is larger than a bank spans both, and another one goes where room is left.
+    assert place([Request("sums", 2500, 0, 9), left[0]], pad, in_banks=False) == (0, 2560)
+    assert place([Request("sums", 2500, 0, 9), *left], pad, in_banks=False) is None
+    assert place([Request("sums", 2500, 0, 9), left[0], Request("b", 64, 0, 9)], pad, in_banks=False) == (
+        0,
+        2560,
+        3520,
+    )
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 600), st.integers(0, 20), st.integers(0, 8)), min_size=1, max_size=12),
