@@ -52,7 +52,7 @@ def banks_of(command: Command, machine: Description) -> list[tuple[str, int]]:
     found = []
     for operand in command.operands:
         scope = machine.scope(operand.space) if operand.space != MAIN else None
-        if scope is not None and scope.banks > 1:
+        if scope is not None and scope.banks > 1 and scope.bytes:
             begin, end = operand.interval(command.whole)
             last = -(-end // scope.bank_bytes)
             found += [(scope.name, bank) for bank in range(begin // scope.bank_bytes, last)]

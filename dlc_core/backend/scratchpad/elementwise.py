@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_core.backend.scratchpad.rule import cache_reads, scope_of
+from dlc_core.backend.scratchpad.requirements import check_sizes, check_units, scope_of
+from dlc_core.backend.scratchpad.rule import cache_reads
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.rules.analysis import inline_pointwise, is_pointwise, loads_of, reductions
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.stages import has_static_sizes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.units import LOAD, STORE, VECTOR
 from dlc_core.tir.stmt import PrimFunc, Store
@@ -32,15 +32,18 @@ class ElementwiseRule(ScheduleRule):
         self.scope = scope
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
-        works = {work for unit in machine.description.units for work in unit.works}
-        return {LOAD, STORE, VECTOR} <= works and not reductions(func) and has_static_sizes(func)
+        return bool(machine.description.units) and not reductions(func)
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
-        """Schedule the kernel. Raises ScheduleError for kernels with several results."""
+        """Schedule the kernel. Raises ScheduleError for several results, for symbolic sizes, and for a
+        machine without the units or the memory.
+        """
+        check_units(machine.description, (LOAD, VECTOR, STORE))
+        check_sizes(schedule.func)
+        scope = scope_of(machine.description, self.scope)
         if len(schedule.get_output_blocks()) != 1:
             raise ScheduleError("the kernel has several results")
         out = inline_pointwise(schedule)
-        scope = scope_of(machine.description, self.scope)
         block = schedule.get(out)
         if not is_pointwise(block):
             raise ScheduleError(f"block {block.name!r} is not elementwise")

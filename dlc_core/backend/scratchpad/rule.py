@@ -27,6 +27,7 @@ from dlc_core.backend.scratchpad.problem import (
     problem_of,
     source_of,
 )
+from dlc_core.backend.scratchpad.requirements import check_sizes, check_units, scope_of
 from dlc_core.backend.scratchpad.tiles import LEFT, RIGHT, TILES, Plan, Scopes, Tiling, check, choose
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.buffer import Buffer
@@ -39,10 +40,9 @@ from dlc_core.schedule.rules.analysis import (
     reductions,
 )  # fmt: skip
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.stages import has_static_sizes
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.target.description import Description
-from dlc_core.target.units import LOAD, PRODUCT, STORE, VECTOR, MemoryScope
+from dlc_core.target.units import LOAD, PRODUCT, STORE, VECTOR
 from dlc_core.tir.scopes import in_main_memory
 from dlc_core.tir.stmt import Block, PrimFunc, Store
 
@@ -75,19 +75,16 @@ class ScratchpadRule(ScheduleRule):
 
     def matches(self, func: PrimFunc, machine: Machine) -> bool:
         found = reductions(func)
-        works = {work for unit in machine.description.units for work in unit.works}
-        return (
-            {LOAD, STORE, PRODUCT, VECTOR} <= works
-            and len(found) == 1
-            and factors_of(found[0]) is not None
-            and has_static_sizes(func)
-        )
+        return bool(machine.description.units) and len(found) == 1 and factors_of(found[0]) is not None
 
     def apply(self, schedule: Schedule, machine: Machine) -> None:
         """Schedule the kernel. Raises ScheduleError if no tile fits, with the bytes that the smallest
-        needs.
+        needs, for symbolic sizes, and for a machine without the units or the memories.
         """
         description = machine.description
+        check_units(description, (LOAD, PRODUCT, VECTOR, STORE))
+        check_sizes(schedule.func)
+        scopes = Scopes(scope_of(description, self.operands), scope_of(description, self.sums))
         (sums,) = (b for b in schedule.get_blocks() if schedule.get(b).init is not None)
         copies = [b for b in schedule.get_producers(sums) if copied_load(schedule.get(b)) is not None]
         if len(schedule.get_output_blocks()) != 1:
@@ -100,7 +97,6 @@ class ScratchpadRule(ScheduleRule):
         epilogue = None if out == sums else schedule.get(out)
         _check_epilogue(schedule.get(sums), epilogue)
         problem = problem_of(schedule.get(sums), sources, epilogue)
-        scopes = Scopes(scope_of(description, self.operands), scope_of(description, self.sums))
         plan = self._plan(problem, description, scopes)
         _Tiled(schedule, plan, sums, None if epilogue is None else out).apply()
 
@@ -213,15 +209,6 @@ class _Tiled:
         return chunk
 
 
-def scope_of(machine: Description, name: str) -> MemoryScope:
-    """A memory of known size. Raises ScheduleError if the machine has none of this name."""
-    scope = machine.scope(name)
-    if scope is None or not scope.bytes:
-        known = ", ".join(machine.capacities) or "none"
-        raise ScheduleError(f"the machine has no memory {name!r} of known size", hint=f"with a size: {known}")
-    return scope
-
-
 def _written(s: Schedule, block: BlockRV) -> Buffer:
     return s.get(block).writes[0].buffer
 
@@ -281,4 +268,4 @@ def _check_epilogue(block: Block, epilogue: Block | None) -> None:
             raise ScheduleError(f"block {epilogue.name!r} does not store each result at the place of its sum")
 
 
-__all__ = ["ScratchpadRule", "cache_reads", "scope_of"]
+__all__ = ["ScratchpadRule", "cache_reads"]
