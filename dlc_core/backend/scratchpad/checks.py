@@ -1,8 +1,8 @@
-"""Run-time checks of accesses, which are proved while a stream is recorded.
+"""Checks of the accesses of commands, while a stream is recorded and when it is loaded.
 
 `prove_bounds` adds a check to an access that it cannot prove, such as one to the last rows of a window
-that is divided unevenly. Units have no branches. The recorder knows the place of every access, so it removes
-these checks and tests the bytes of each command instead.
+that is divided unevenly. Units have no branches. The recorder knows the address of every access. It
+removes these checks and tests the bytes of each command instead.
 
     if 0 <= i + t and i + t < 96: x_pad[i] = x[i + t]       becomes     x_pad[i] = x[i + t]
     else: failure[...] = ...
@@ -10,12 +10,14 @@ these checks and tests the bytes of each command instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from dlc_core.backend.scratchpad.commands import Command, Operand
-from dlc_core.diag import CodegenError
+from dlc_core.backend.scratchpad.commands import MAIN, Command, Operand
+from dlc_core.diag import ArtifactError, CodegenError, DlcError, RuntimeFailure
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import loads_in
+from dlc_core.target.description import Description
 from dlc_core.tir.failures import parameters_of
 from dlc_core.tir.functor import transform_stmt
 from dlc_core.tir.stmt import If, PrimFunc, Stmt
@@ -38,12 +40,12 @@ def without_checks(func: PrimFunc) -> Stmt:
     return transform_stmt(func.body, stmt_fn=unchecked)
 
 
-def check_inside(command: Command, places: Iterable[tuple[Operand, Buffer, int, int]], kernel: str) -> None:
-    """Raise CodegenError if a command accesses bytes outside of a buffer. `places` has for each operand its
+def check_inside(command: Command, operands: Iterable[tuple[Operand, Buffer, int, int]], kernel: str) -> None:
+    """Raise CodegenError if a command accesses bytes outside of a buffer. `operands` has for each operand its
     buffer, the first byte of the buffer, and its size in bytes.
     """
     spans = [*command.reads(), command.writes()]
-    for operand, buffer, first, size in places:
+    for operand, buffer, first, size in operands:
         for own, (begin, end) in spans:
             if own is operand and not first <= begin <= end <= first + size:
                 raise CodegenError(
@@ -52,4 +54,32 @@ def check_inside(command: Command, places: Iterable[tuple[Operand, Buffer, int, 
                 )
 
 
-__all__ = ["check_inside", "without_checks"]
+def check_memories(commands: Sequence[Command], machine: Description) -> None:
+    """Raise ArtifactError for a command outside of the memories on the chip of a machine."""
+    capacities = machine.capacities
+    for number, command in enumerate(commands):
+        for operand, (begin, end) in (*command.reads(), command.writes()):
+            size = capacities.get(operand.space, 0)
+            if operand.space != MAIN and (begin < 0 or end > size):
+                raise ArtifactError(
+                    f"a command accesses bytes {begin} to {end} of {operand.space}",
+                    why=f"it has {size} bytes" if size else "the device has no such memory",
+                    details=[f"in command {number}", f"in {command}"],
+                    hint="the code and the device describe different machines, or the code is damaged",
+                )
+
+
+@contextmanager
+def located(*where: object) -> Iterator[None]:
+    """Add the location, such as a command and an entry point, to errors that are raised within."""
+    try:
+        yield
+    except DlcError as error:
+        error.details += tuple(f"in {each}" for each in where)
+        raise
+    except Exception as error:
+        details = [f"in {each}" for each in where]
+        raise RuntimeFailure("the execution failed", why=f"{error!r}", details=details) from error
+
+
+__all__ = ["check_inside", "check_memories", "located", "without_checks"]

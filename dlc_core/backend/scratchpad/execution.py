@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.backend.scratchpad.checks import located
 from dlc_core.backend.scratchpad.commands import MAIN, Command, Operand
 from dlc_core.diag import RuntimeFailure
 from dlc_core.ir.dtype import dtype
@@ -65,7 +66,9 @@ class Memories:
 
 
 def run(commands: Sequence[Command], spans: Sequence[tuple[int, int]], memories: Memories) -> None:
-    """Execute commands at their times. `spans` has the start and the end of each."""
+    """Execute commands at their times. `spans` has the start and the end of each. Raises RuntimeFailure, with
+    the command, for one that fails.
+    """
     events = [(start, 1, i) for i, (start, _) in enumerate(spans)] + [
         (end, 0, i) for i, (_, end) in enumerate(spans)
     ]
@@ -75,10 +78,11 @@ def run(commands: Sequence[Command], spans: Sequence[tuple[int, int]], memories:
     with np.errstate(all="ignore"):
         for _, starts, i in events:
             command = commands[i]
-            if starts:
-                pending[i] = result(command, memories)
-            else:
-                memories.view(command.target, command.whole)[...] = pending.pop(i)
+            with located(f"command {i}", command):
+                if starts:
+                    pending[i] = result(command, memories)
+                else:
+                    memories.view(command.target, command.whole)[...] = pending.pop(i)
 
 
 def result(command: Command, memories: Memories) -> NDArray:

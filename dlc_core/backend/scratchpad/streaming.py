@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dlc_core.backend.scratchpad.checks import check_memories, located
 from dlc_core.backend.scratchpad.commands import MAIN, Command, from_data, to_data
 from dlc_core.backend.scratchpad.cycles import DISPATCH, Durations, Timing, simulate
 from dlc_core.backend.scratchpad.execution import FUNCTIONS, Memories, run
@@ -189,21 +190,35 @@ class StreamDevice(SimulatedDevice):
         return Durations(machine)(command)
 
     def load(self, artifact: Artifact) -> StreamProgram:
-        """Read the streams and compute their times. Raises ArtifactError for a malformed artefact, and
-        RuntimeFailure for a stream whose tokens do not order its commands.
+        """Read the streams and compute their times. Raises ArtifactError for a malformed artefact and for a
+        command outside of the memories, and RuntimeFailure for a stream whose tokens do not order its
+        commands. Errors name the entry point and the device.
         """
         machine = self.describe(artifact.target)
         entries = {}
         for name, (commands, kernels, owner) in _streams(artifact.code).items():
-            check_tokens(commands)
-            timing = simulate(
-                commands,
-                machine,
-                cycles=lambda command: self.duration(command, machine),
-                dispatch=self.dispatch,
-            )
+            with located(f"entry {name!r}", f"device {self.name!r}, as {artifact.target}"):
+                check_memories(commands, machine)
+                check_tokens(commands)
+                timing = simulate(
+                    commands,
+                    machine,
+                    cycles=lambda command: self.duration(command, machine),
+                    dispatch=self.dispatch,
+                )
             entries[name] = StreamEntry(name, commands, timing, kernels, owner, machine)
         return StreamProgram(entries)
+
+    def launch(self, entry: Any, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+        """Enqueue a call of an entry point. Its errors name the entry point and the device."""
+        blocks = [self.memory(handle) for handle in buffers]
+        values = tuple(scalars)
+
+        def job() -> None:
+            with located(f"entry {entry.symbol!r}", f"device {self.name!r}"):
+                self.run(entry, blocks, values, threads)
+
+        self.submit(job)
 
     def run(self, entry: Any, blocks: Sequence[NDArray], scalars: Sequence[int], threads: int) -> None:
         """Execute an entry point now. `blocks` is the memory of its buffers, as arrays of bytes."""
