@@ -11,7 +11,8 @@ Units run at the same time, so the time is that of the busiest one, and that of 
 first loads, the last epilogue and store, and loads of an operand that stays, as far as the products at that
 time are shorter. Where tiles share banks, units wait for each other, and the cycles of all are added.
 
-    cycles = max(loads, products, epilogues, stores) + first loads + last epilogue and store + exposed loads
+    cycles = max(loads, products, epilogues, stores, dispatch) + first loads + last epilogue and store
+             + exposed loads
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from dlc_core.backend.scratchpad.candidates import LEFT, RIGHT, Tiling, tilings
+from dlc_core.backend.scratchpad.cycles import DISPATCH
 from dlc_core.backend.scratchpad.problem import BATCH, Footprint, K, M, N, Problem
 from dlc_core.decisions import Decision
 from dlc_core.diag import ScheduleError
@@ -158,7 +160,10 @@ class Plan:
         return all(needs[scope.name] <= scope.bank_bytes for scope in scopes)
 
     def cycles(self, slots: Slots = (2, 2), shared: bool = False) -> int:
-        """The predicted cycles with these slots. Units wait for each other if tiles share banks."""
+        """The predicted cycles with these slots. Units wait for each other if tiles share banks. Commands are
+        dispatched one by one while units work. The dispatch of a product counts as work: a product that waits
+        for its loads starts no earlier.
+        """
         p, machine, sizes = self.problem, self.machine, self.sizes
         load, array = machine.unit_for(LOAD), machine.unit_for(PRODUCT)
         store, vector = machine.unit_for(STORE), machine.unit_for(VECTOR)
@@ -182,11 +187,14 @@ class Plan:
         part_of, parts = self.part, self.parts
         beside = parts * sum(moved(extra, part_of, share) for extra in p.extras if not self.stays(extra))
         loads = lefts * left + rights * right + tiles * beside
+        others = sum(not self.stays(extra) for extra in p.extras)
+        ends = tiles * parts * (1 + bool(p.operations) + others)
+        dispatch, work = DISPATCH * (lefts + rights + steps + ends), work + DISPATCH
         elements = p.target.bytes(part_of) // p.target.itemsize
         tail = parts * (vector.vector_cycles(elements, p.operations) if p.operations else 0)
         stored = parts * store.copy_cycles(*p.target.runs(part_of), self.scopes.operands)
         if slots[0] == 1 or (shared and not self.alternates(slots)):
-            return round(loads + steps * work + tiles * (tail + stored))
+            return round(max(dispatch, loads + steps * work + tiles * (tail + stored)))
         # With one tile of sums, products wait for the epilogue of the tile before.
         products = steps * work + (tiles * (tail or stored) * share if slots[1] == 1 else 0)
         exposed = 0.0
@@ -202,7 +210,7 @@ class Plan:
             (store, tiles * stored * share),
         ):
             busy[unit.name] = busy.get(unit.name, 0.0) + own
-        return round(max(busy.values()) + left + right + tail + stored / parts + exposed)
+        return round(max(dispatch, *busy.values()) + left + right + tail + stored / parts + exposed)
 
 
 TILES = Decision(

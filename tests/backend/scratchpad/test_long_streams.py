@@ -6,13 +6,26 @@ import random
 
 import pytest
 
-from dlc_core.backend.scratchpad import StreamCodegen, check_tokens, ordering, record_commands, synchronise
+from dlc_core.backend.scratchpad import (
+    ScratchpadRule,
+    StreamCodegen,
+    check_tokens,
+    ordering,
+    record_commands,
+    synchronise,
+)
 from dlc_core.backend.scratchpad.commands import MAIN, Command, Operand
 from dlc_core.diag import CodegenError
 from dlc_core.ir.module import IRModule
+from dlc_core.op import std
+from dlc_core.passes.base import PassContext
+from dlc_core.passes.default_pipelines import default_pipeline
+from dlc_core.plugin.registry import registry
 from dlc_core.script import parse
+from dlc_core.target import Description, MemoryScope, Unit
+from dlc_core.testing.schedules import target_of
 from dlc_core.tir.stmt import PrimFunc
-from tests.backend.scratchpad.machines import machine, recorded
+from tests.backend.scratchpad.machines import kernel_of, machine, recorded, tensor
 
 PLANE, ROW = 28 * 28 * 4, 28 * 4
 
@@ -140,3 +153,24 @@ def test_a_code_generator_gives_the_most_commands() -> None:
     func = conditional(20, TAIL)
     with pytest.raises(CodegenError, match="more than 10 commands"):
         Short().commands(IRModule({"f": func}, {}, "f"), func, machine())
+
+
+def test_the_choice_of_tiles_counts_dispatch() -> None:
+    """Products of a unit without startup are not free: large tiles need fewer commands."""
+    chip = Description(
+        parallel=False,
+        memory_scopes=("global", "local", MemoryScope("pad", bytes=32 << 10, align=64)),
+        units=(
+            Unit("dma", ("load", "store"), rate=8, latency=40),
+            Unit("fma", ("product", "vector"), shape=(1, 32), rate=32),
+        ),
+    )
+    x, w = tensor("x", 1, 64, 28, 28), tensor("w", 64, 64, 3, 3)
+    pipeline = default_pipeline("tir", registry().passes)
+    rules = (ScratchpadRule("test.fma", operands="pad", sums="pad"),)
+    context = PassContext(target=target_of(chip), schedule_rules=rules)
+    kernel = kernel_of(std.relu(std.conv(x, w, padding=(1, 1, 1, 1))))
+    func = pipeline.run(IRModule({kernel.name: kernel}, {}, kernel.name), context)[kernel.name]
+    assert isinstance(func, PrimFunc)
+    products = [each for each in recorded(func, chip).commands if each.work == "product"]
+    assert len(products) < 1000  # 3,072 without dispatch in the formula
