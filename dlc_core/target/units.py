@@ -66,10 +66,6 @@ class MemoryScope:
         unit = self.bank_bytes if self.banks > 1 and self.bytes else self.align
         return -(-size // unit) * unit
 
-    def aligned(self, size: int) -> int:
-        """The bytes that a buffer of `size` bytes takes if it shares banks with others."""
-        return -(-size // self.align) * self.align
-
     def __str__(self) -> str:
         return f"{self.name} ({self.bytes} bytes)" if self.bytes else self.name
 

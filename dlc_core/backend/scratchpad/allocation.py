@@ -93,9 +93,14 @@ def place_next(requests: Sequence[Request], size: int) -> tuple[int, ...] | Requ
     return tuple(found)
 
 
+def aligned(size: int, scope: MemoryScope) -> int:
+    """The bytes that a tile of `size` bytes takes if it shares banks with others."""
+    return -(-size // scope.align) * scope.align
+
+
 def needed(requests: Sequence[Request]) -> int:
     """The most bytes that are in use at once, without alignment."""
     return max((sum(r.size for r in requests if r.begin <= at.begin <= r.end) for at in requests), default=0)
 
 
-__all__ = ["Request", "needed", "place", "place_next"]
+__all__ = ["Request", "aligned", "needed", "place", "place_next"]

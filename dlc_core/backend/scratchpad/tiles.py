@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from dlc_core.backend.scratchpad.allocation import aligned
 from dlc_core.backend.scratchpad.candidates import LEFT, RIGHT, Tiling, tilings
 from dlc_core.backend.scratchpad.cycles import DISPATCH
 from dlc_core.backend.scratchpad.problem import BATCH, Footprint, K, M, N, Problem
@@ -129,10 +130,13 @@ class Plan:
             size = p.target.bytes(self.part) // p.target.itemsize * p.result_bytes
             own.append((size, tiles * self.parts))
         scopes = self.scopes
+
+        def taken(size: int, scope: MemoryScope) -> int:
+            return aligned(size, scope) if shared else scope.taken(size)
+
         one, other = scopes.operands, scopes.sums
-        taken, summed = (one.aligned, other.aligned) if shared else (one.taken, other.taken)
-        found = {one.name: sum(min(slots[0], n) * taken(size) for size, n in own)}
-        found[other.name] = found.get(other.name, 0) + min(slots[1], tiles) * summed(sums)
+        found = {one.name: sum(min(slots[0], n) * taken(size, one) for size, n in own)}
+        found[other.name] = found.get(other.name, 0) + min(slots[1], tiles) * taken(sums, other)
         return found
 
     def problem_text(self, slots: Slots = (1, 1), shared: bool = True) -> str:
