@@ -42,12 +42,14 @@ with tempfile.TemporaryDirectory() as name:
     try:
         files = exe.export(folder / "model.so")
     except DlcError as error:
-        raise SystemExit(f"left out: {error}") from None
+        print(f"left out: {error}")
+        raise SystemExit from None
     print("wrote", ", ".join(path.name for path in files))
     (folder / "main.c").write_text(MAIN)
     compiler, emulator = "aarch64-linux-gnu-gcc", shutil.which("qemu-aarch64")
     if not emulator or not shutil.which(compiler):
-        raise SystemExit(f"not run: {compiler} and qemu-aarch64 are not installed")
+        print(f"not run: {compiler} and qemu-aarch64 are not installed")
+        raise SystemExit
     command = [compiler, "-O1", "main.c", "./model.so", "-Wl,-rpath,.", "-o", "main"]
     subprocess.run(command, cwd=folder, check=True)
     run = [emulator, "-L", "/usr/aarch64-linux-gnu", "./main"]
