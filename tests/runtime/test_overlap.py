@@ -308,7 +308,11 @@ def test_ctrl_c_during_a_wait_ends_the_call_when_the_launches_have_ended(cards):
             exe(X)
         thread.join()
 
-    quiet_after(run)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # workers of pytest-xdist ignore it
+    try:
+        quiet_after(run)
+    finally:
+        signal.signal(signal.SIGINT, before)
     check(exe, reference, X)
 
 
