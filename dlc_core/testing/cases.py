@@ -137,13 +137,15 @@ def symbolic_node(
 
     All dims above 1 become symbols, and equal sizes become one symbol. If the op needs some constant
     dims, only dims of the first input become symbols: all but its second, all but its last, or all but its
-    first two. None if the op needs constant dims only.
+    first two; at last, all dims of all inputs but the second of the first input. None if the op needs
+    constant dims only.
     """
     all_axes = [set(range(a.ndim)) for a in arrays]
     rank = arrays[0].ndim if arrays else 0
     no_axes: list[set[int]] = [set() for _ in arrays[1:]]
     partial = [set(range(rank)) - {1}, set(range(rank - 1)), set(range(2, rank))]
-    for chosen in (all_axes, *([first, *no_axes] for first in partial)):
+    candidates = [all_axes, *([first, *no_axes] for first in partial), [partial[0], *all_axes[1:]]]
+    for chosen in candidates:
         symbols: dict[int, Var] = {}
         params = []
         for i, (array, axes) in enumerate(zip(arrays, chosen, strict=True)):
