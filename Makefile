@@ -61,6 +61,10 @@ $(VENV)/.ready-corpus: $(VENV)/.ready
 	@$(PIP) install -e '.[corpus]'
 	@touch $@
 
+$(VENV)/.ready-tune: $(VENV)/.ready
+	@$(PIP) install -e './plugins/tune[ranking,optuna,cluster,postgresql]'
+	@touch $@
+
 $(VENV)/.ready-cuda: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_cuda[compiler]' nvidia-cuda-nvcc-cu12
 	@touch $@

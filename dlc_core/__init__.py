@@ -49,6 +49,7 @@ _LAZY = {
     "te": ("dlc_core.te", ""),
     "tir": ("dlc_core.tir", ""),
     "topi": ("dlc_core.topi", ""),
+    "tune": ("dlc_core.driver.tuning", "tune"),
 }
 
 

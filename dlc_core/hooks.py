@@ -255,6 +255,64 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
 
 
 @hookspec
+def dlc_schedule_state() -> str:
+    """Return a text that changes whenever answers of this plugin's `dlc_schedule` may change.
+
+    Compiled models and kernels are cached under the texts of all plugins. If a plugin answers `dlc_schedule`
+    and not this hook, nothing is cached while it is installed.
+
+    Example: `return f"{database.stat().st_mtime_ns}"`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_tuners() -> Iterable[Declaration]:
+    """Tuners, which search for schedules: `tune(subject, target, **options)`. `dlc_core.tune` calls one.
+
+    Example: `return [Deferred("npu-tuner", "dlc_npu.tuner:TUNER")]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_search_spaces() -> Iterable[Declaration]:
+    """Search spaces of a tuner: `fits(task)`, `generate(schedule, choose, task)`; the tuner documents them.
+
+    Example: `return [NpuTiles()]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_search_strategies() -> Iterable[Declaration]:
+    """Search strategies of a tuner: `start(task, space, seed)`; the tuner documents them.
+
+    Example: `return [Annealing()]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_measures() -> Iterable[Declaration]:
+    """How the cost of a kernel on a target kind is measured, instead of by the time of its runs:
+    `measure(exe, inputs, repeat) -> (costs, outputs)`. The name is that of the target kind.
+
+    Example: `return [Measure("npu", count_cycles, unit="cycles")]` with `Measure` of the tuner.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def dlc_records() -> Iterable[Declaration]:
+    """Records of a tuner that a package ships: `path` is a file of JSON lines.
+
+    Example: `return [RecordFile("npu-zoo", Path(__file__).with_name("records.jsonl"))]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_tensor_intrins() -> Iterable[Declaration]:
     """Tensor intrinsics, which schedules name in `tensorize`: description, implementation, reference.
 

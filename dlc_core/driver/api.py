@@ -220,8 +220,8 @@ def _is_cacheable(model: Any, request: CompileRequest) -> bool:
         enabled = settings.cache and not isinstance(model, (IRModule, nodes.Function))
     pass_context = request.pass_context
     observed = request.watchers or request.importers or request.taps
-    # A tuner's records may have changed since a result was cached.  Rules have no stable names.
-    tuned = registry().has_tuner or (pass_context is not None and pass_context.tuner)
+    # Answers of a tuner without a state may change between compiles.  Rules have no stable names.
+    tuned = registry().schedule_state() is None or (pass_context is not None and pass_context.tuner)
     entered = pass_context is not None and (
         pass_context.watchers or pass_context.rules or pass_context.schedule_rules
     )

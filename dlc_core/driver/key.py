@@ -80,6 +80,7 @@ def _key_parts(model: Any, request: CompileRequest) -> dict[str, Any]:
         "description": repr(host.describe()),
         "disabled": disabled,
         "passes": added,
+        "schedules": registry().schedule_state(),
         **_compiler(passes),
     }
 
@@ -91,7 +92,8 @@ def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] |
     plugins, target = registry(), context.target
     rules = (*plugins.rules.values(), *plugins.schedule_rules.values())
     own = [one for one in (*context.rules, *context.schedule_rules) if one not in rules]
-    if context.tuner or own:
+    schedules = tuner_state(context)
+    if schedules is None or own:
         return None
     try:
         added = added_passes(context.passes)
@@ -107,8 +109,16 @@ def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] |
         "disabled": list(context.disabled),
         "pipeline": str(pipeline),
         "passes": added,
+        "schedules": schedules,
         **_compiler([one for _, one in context.passes]),
     }
+
+
+def tuner_state(context: PassContext) -> str | None:
+    """A text that changes whenever the schedules of a context's tuner may; None if there is no such text."""
+    if context.tuner is None:
+        return ""
+    return registry().schedule_state() if context.tuner == registry().schedule else None
 
 
 def _meaningful(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,4 +285,5 @@ __all__ = [
     "key_parts",
     "model_digest",
     "pipeline_parts",
+    "tuner_state",
 ]

@@ -242,6 +242,11 @@ class Registry:
     codegens = _CategoryOf()
     devices = _CategoryOf()
     schedule_rules = _CategoryOf()
+    tuners = _CategoryOf()
+    search_spaces = _CategoryOf()
+    search_strategies = _CategoryOf()
+    measures = _CategoryOf()
+    records = _CategoryOf()
     tensor_intrins = _CategoryOf()
     foreign_functions = _CategoryOf()
     partitioners = _CategoryOf()
@@ -298,8 +303,9 @@ class Registry:
         infos = []
         for plugin in self.loaded:
             provides = {name: names for name, c in categories.items() if (names := c.provided_by(plugin))}
-            if plugin.value is not None and self._implementations("dlc_schedule", plugin):
-                provides["schedule"] = ("dlc_schedule",)
+            for hook in ("dlc_schedule", "dlc_schedule_state"):
+                if plugin.value is not None and self._implementations(hook, plugin):
+                    provides[hook.removeprefix("dlc_")] = (hook,)
             problems = [str(problem) for problem in plugin.problems]
             for name, c in categories.items():
                 for clash, claimants in c.clashes.items():
@@ -360,6 +366,25 @@ class Registry:
                 if answer is not None:
                     return answer
         return None
+
+    def schedule_state(self) -> str | None:
+        """A text that changes whenever an answer of `schedule` may change; None if a tuner has no such text.
+
+        A tuner whose `dlc_schedule_state` raises is reported, and has none.
+        """
+        states = []
+        for plugin in self.loaded:
+            if not self._implementations("dlc_schedule", plugin):
+                continue
+            calls = self._implementations("dlc_schedule_state", plugin)
+            if not calls:
+                return None
+            try:
+                states += [f"{plugin.name}: {call.function()}" for call in calls]
+            except Exception as error:  # noqa: BLE001 (a tuner only advises)
+                plugin.problems.append(Problem("dlc_schedule_state", error))
+                return None
+        return "; ".join(states)
 
     def _implementations(self, hook: str, plugin: Plugin) -> list[pluggy.HookImpl]:
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)

@@ -372,6 +372,8 @@ def test_the_first_tuner_with_an_answer_wins():
 
 
 def test_every_category_has_its_hook_and_every_hook_its_example():
-    assert {f"dlc_{category}" for category in CATEGORIES} | {"dlc_schedule"} == set(HOOKS)
+    assert {f"dlc_{category}" for category in CATEGORIES} | {"dlc_schedule", "dlc_schedule_state"} == set(
+        HOOKS
+    )
     for name in HOOKS:
         assert "Example: `return " in inspect.getdoc(getattr(hooks, name))

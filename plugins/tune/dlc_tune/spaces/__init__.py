@@ -1,0 +1,1 @@
+"""The search spaces of this package."""
