@@ -52,6 +52,9 @@ AT = "@"
 """Separates a decision from the kernel, function or model node for which it is forced."""
 _RANDOM = "random:"
 
+Asked = Callable[[str, Sequence[str], int], int]
+"""Makes a choice: name, labels of the candidates, index of the preferred one; returns an index."""
+
 _declared: dict[str, Decision] = {}
 
 
@@ -100,6 +103,7 @@ def parse_forced(text: str) -> Forced:
 
 
 _forced: ContextVar[Forced] = ContextVar("dlc_forced_decisions", default=_NOTHING)
+_asked: ContextVar[Asked | None] = ContextVar("dlc_decisions_asked", default=None)
 _scope: ContextVar[str] = ContextVar("dlc_decision_scope", default="")
 _made: ContextVar[_Made | None] = ContextVar("dlc_decisions_made", default=None)
 
@@ -157,9 +161,23 @@ def unrecorded() -> Iterator[None]:
         _made.reset(token)
 
 
+@contextmanager
+def asking(answer: Asked) -> Iterator[None]:
+    """Let `answer` make the choices in the `with` block that are not forced.
+
+    It is called with the decision's name, followed by "/" and where in the kernel the choice is made if that
+    is known, the labels of the candidates, and the index of the preferred one. It returns an index.
+    """
+    token = _asked.set(answer)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
 def is_forcing() -> bool:
-    """Whether any decision is forced."""
-    return _forced.get() is not _NOTHING
+    """Whether any decision is forced, or another than the compiler makes choices."""
+    return _forced.get() is not _NOTHING or _asked.get() is not None
 
 
 def record_choices(choices: Sequence[Choice]) -> None:
@@ -276,13 +294,15 @@ class Decision:
         nodes: Sequence[str],
     ) -> tuple[T, str]:
         """The chosen value, and the forced text if it matches none of the candidates."""
-        force = _forced.get()
-        if force is _NOTHING:
+        force, asked = _forced.get(), _asked.get()
+        if force is _NOTHING and asked is None:
             return preferred, ""
         names = (*(f"{self.name}{AT}{subject}" for subject in (_scope.get(), *nodes)), self.name)
         forced_text = next((force.values[name] for name in names if name in force.values), None)
         if forced_text is None and force.seed is None:
-            return preferred, ""
+            return (
+                preferred if asked is None else self._ask(asked, preferred, candidates, kind, text, where)
+            ), ""
         listed = list(candidates())
         if forced_text is not None:
             matching = (
@@ -297,6 +317,24 @@ class Decision:
         drawn = int.from_bytes(sha256(key.encode()).digest()[:8], "little")
         fitting = [one for one in listed if kind(one) == kinds[drawn % len(kinds)]]
         return fitting[drawn // len(kinds) % len(fitting)], ""
+
+    def _ask(
+        self,
+        asked: Asked,
+        preferred: T,
+        candidates: Callable[[], Sequence[T]],
+        kind: Callable[[T], str],
+        text: Callable[[T], str] | None,
+        where: object,
+    ) -> T:
+        """The candidate that `asked` chooses. Of candidates with equal labels only the first can be chosen."""
+        labelled = {self._label(preferred, kind, text): preferred}
+        for one in candidates():
+            labelled.setdefault(self._label(one, kind, text), one)
+        if len(labelled) < 2:
+            return preferred
+        name = f"{self.name}/{where}" if where != "" else self.name
+        return list(labelled.values())[asked(name, list(labelled), 0)]
 
     @staticmethod
     def _label(value: T, kind: Callable[[T], str], text: Callable[[T], str] | None) -> str:
@@ -324,6 +362,6 @@ def declared() -> dict[str, Decision]:
 
 __all__ = [
     "AT", "CHOICES", "DECISIONS", "MAX_CANDIDATES", "SCHEDULE_RULE", "Candidate", "Choice", "Decision",
-    "Forced", "declared", "forced", "is_forcing", "one_line", "parse_forced", "record_choices", "scope",
+    "Forced", "asking", "declared", "forced", "is_forcing", "one_line", "parse_forced", "record_choices", "scope",
     "short_number", "unrecorded",
 ]  # fmt: skip

@@ -117,7 +117,7 @@ class ScheduleKernels(PrimFuncPass):
             yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)
 
         def matching() -> Iterator[ScheduleRule]:
-            for rule in self._candidates(context, machine):
+            for rule in self.candidates(context, machine):
                 with _errors_of(rule, func):
                     found = rule.matches(func, machine)
                 if found:
@@ -147,7 +147,8 @@ class ScheduleKernels(PrimFuncPass):
 
             yield rule.name, apply
 
-    def _candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
+    def candidates(self, context: PassContext, machine: Machine) -> list[ScheduleRule]:
+        """The rules that may schedule kernels of a context's target, the preferred first."""
         own = rules_for(machine.description)
         found = [*(r for r in context.schedule_rules if r not in RULES), *own]
         assert context.target is not None

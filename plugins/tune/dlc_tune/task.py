@@ -34,7 +34,7 @@ def kernel_key(func: PrimFunc) -> str:
     return structural_hash(replace(func, name=KERNEL))
 
 
-@record(frozen=True)
+@record(frozen=True, eq=False)
 class Task:
     """An unscheduled kernel to tune for a target.
 
@@ -65,7 +65,7 @@ class Task:
     @cached_property
     def machine(self) -> Machine:
         """The input of schedule rules."""
-        description = self.target.describe()
+        description = self.context.target.describe()
         return Machine(description, description.cores)
 
     def schedule(self) -> Schedule:
@@ -74,7 +74,7 @@ class Task:
 
     def check(self, func: PrimFunc) -> None:
         """Raise ScheduleError if a scheduled kernel exceeds a limit of the target."""
-        check_limits(func, self.target.describe())
+        check_limits(func, self.context.target.describe())
 
     @cached_property
     def by_rules(self) -> PrimFunc:

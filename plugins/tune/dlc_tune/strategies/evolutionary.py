@@ -1,0 +1,128 @@
+"""Evolutionary search: changed copies of the best points, ranked by a cost model before they are measured.
+
+Each round makes a pool of legal candidates: mutations of measured points, where better points have more
+offspring, crossings of two of them, and some random points. A ranker orders the pool, and the first ones are
+measured, with a few others so that the search does not follow the errors of the model. The results teach the
+model.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from dlc_tune.choices import Answer, Point, Question, defaults
+from dlc_tune.ranking import Ranker, default_ranker
+from dlc_tune.space import Candidate, Space
+from dlc_tune.strategies.tried import Made
+from dlc_tune.strategy import Tried
+from dlc_tune.task import Task
+
+PARENTS = 8
+"""The number of measured points that have offspring."""
+POOL = 4
+"""The candidates in the pool for each one that is measured."""
+ATTEMPTS = 8
+"""Points that are made at most for each place in the pool."""
+REDRAWN = 0.3
+"""The probability with which a mutation answers a question again; at least one is answered again."""
+NEIGHBOUR = 0.5
+"""The probability with which a new answer is a neighbour of the old one: options are often sizes in order."""
+RANDOM = 0.15
+"""The part of the pool that are random points, and the part of a batch that ignores the ranking."""
+
+
+class EvolutionarySearch:
+    """One search. Until results are known it tries the point of defaults and its mutations."""
+
+    def __init__(self, task: Task, space: Space, seed: int, ranker: Ranker) -> None:
+        self._made = Made(task, space)
+        self._random = random.Random(f"{seed}/{task.key}/{space.name}")
+        self._ranker = ranker
+        self._measured: list[Tried] = []
+        self._began = False
+
+    def ask(self, count: int) -> Sequence[Candidate]:
+        chosen: list[Candidate] = []
+        if not self._began:
+            self._began = True
+            first = self._made.new(defaults)
+            chosen += [] if first is None else [first]
+        pool = self._pool(POOL * (count - len(chosen)))
+        scores = self._ranker.scores(self._made.task, pool) if pool else ()
+        ranked = [each for _, _, each in sorted(zip((-s for s in scores), range(len(pool)), pool))]
+        explored = [each for each in ranked if self._random.random() < RANDOM]
+        for each in (*ranked[: max(0, count - len(chosen) - int(RANDOM * count))], *explored, *ranked):
+            if len(chosen) < count and self._made.add(each):
+                chosen.append(each)
+        return chosen
+
+    def tell(self, tried: Sequence[Tried]) -> None:
+        for each in tried:
+            self._made.add(each.candidate)
+            if each.seconds is not None:
+                self._measured.append(each)
+        self._measured.sort(key=lambda each: each.seconds or 0.0)
+        self._ranker.learn(self._made.task, tried)
+
+    def _pool(self, size: int) -> list[Candidate]:
+        """Legal candidates with distinct schedules that were not measured."""
+        found: dict[str, Candidate] = {}
+        for _ in range(ATTEMPTS * size):
+            if len(found) >= size:
+                break
+            made = self._made.any(self._proposal())
+            if isinstance(made, Candidate):
+                text = made.trace.as_python()
+                if not self._made.knows(text):
+                    found.setdefault(text, made)
+        return list(found.values())
+
+    def _proposal(self) -> Answer:
+        if self._random.random() < RANDOM:
+            return lambda question: self._random.randrange(len(question.options))
+        parents = self._measured[:PARENTS]
+        if not parents:
+            return self._mutation({})
+        mother = self._random.choices(parents, [1 / (1 + n) for n in range(len(parents))])[0]
+        point = dict(mother.candidate.point)
+        if len(parents) > 1 and self._random.random() < NEIGHBOUR:
+            father = self._random.choice(parents).candidate.point
+            point.update({name: text for name, text in father.items() if self._random.random() < NEIGHBOUR})
+        return self._mutation(point)
+
+    def _mutation(self, point: Point) -> Answer:
+        """Answers as in a point, some of them changed."""
+        certain = self._random.randrange(max(1, len(point)))
+        asked = 0
+
+        def answer(question: Question) -> int:
+            nonlocal asked
+            asked += 1
+            text, count = point.get(question.name), len(question.options)
+            old = question.options.index(text) if text in question.options else question.default
+            if count == 1 or (asked - 1 != certain and self._random.random() >= REDRAWN):
+                return old
+            if self._random.random() < NEIGHBOUR:
+                return max(0, min(count - 1, old + self._random.choice((-1, 1))))
+            return self._random.randrange(count)
+
+        return answer
+
+
+class EvolutionaryStrategy:
+    """Mutations of the best points, ranked by a cost model."""
+
+    name = "evolutionary"
+    about = "Mutations and crossings of the best points, ranked by a learned cost model."
+
+    def __init__(self, make_ranker: Callable[[], Ranker] = default_ranker) -> None:
+        self._make_ranker = make_ranker
+
+    def start(self, task: Task, space: Space, seed: int) -> EvolutionarySearch:
+        return EvolutionarySearch(task, space, seed, self._make_ranker())
+
+
+STRATEGY = EvolutionaryStrategy()
+
+__all__ = ["STRATEGY", "EvolutionarySearch", "EvolutionaryStrategy"]

@@ -1,0 +1,45 @@
+"""The candidates that a search has made, so that none is measured twice."""
+
+from __future__ import annotations
+
+from dlc_tune.choices import Answer
+from dlc_tune.space import Candidate, Invalid, Space, candidate
+from dlc_tune.task import Task
+
+
+class Made:
+    """Makes candidates of one task and one space, and remembers their traces."""
+
+    def __init__(self, task: Task, space: Space) -> None:
+        self.task, self.space = task, space
+        self._seen: set[str] = set()
+        self.invalid = 0
+        """The number of points that were not legal."""
+        self.repeated = 0
+        """The number of points that gave a known schedule."""
+
+    def new(self, answer: Answer) -> Candidate | None:
+        """The candidate of these answers; None if it is not legal or its schedule was made before."""
+        found = self.any(answer)
+        return found if isinstance(found, Candidate) and self.add(found) else None
+
+    def any(self, answer: Answer) -> Candidate | Invalid:
+        """The candidate of these answers, known or not."""
+        found = candidate(self.space, self.task, answer)
+        self.invalid += isinstance(found, Invalid)
+        return found
+
+    def knows(self, text: str) -> bool:
+        """Whether a schedule, given by the text of its trace, was made before."""
+        return text in self._seen
+
+    def add(self, found: Candidate) -> bool:
+        """Remember a candidate. Returns whether its schedule is new."""
+        text = found.trace.as_python()
+        is_new = text not in self._seen
+        self._seen.add(text)
+        self.repeated += not is_new
+        return is_new
+
+
+__all__ = ["Made"]
