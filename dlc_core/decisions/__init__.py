@@ -327,7 +327,7 @@ class Decision:
         text: Callable[[T], str] | None,
         where: object,
     ) -> T:
-        """The candidate that `asked` chooses. Of candidates with equal labels only the first can be chosen."""
+        """The candidate that `asked` chooses. Of those with equal labels only the first can be chosen."""
         labelled = {self._label(preferred, kind, text): preferred}
         for one in candidates():
             labelled.setdefault(self._label(one, kind, text), one)
@@ -362,6 +362,6 @@ def declared() -> dict[str, Decision]:
 
 __all__ = [
     "AT", "CHOICES", "DECISIONS", "MAX_CANDIDATES", "SCHEDULE_RULE", "Candidate", "Choice", "Decision",
-    "Forced", "asking", "declared", "forced", "is_forcing", "one_line", "parse_forced", "record_choices", "scope",
-    "short_number", "unrecorded",
+    "Forced", "asking", "declared", "forced", "is_forcing", "one_line", "parse_forced", "record_choices",
+    "scope", "short_number", "unrecorded",
 ]  # fmt: skip
