@@ -66,20 +66,42 @@ class PredictCycles(PrimFuncPass):
         return func if cycles is None else func.with_attrs(**{CYCLES: round(cycles)})
 
 
-def issue_cycles(func: PrimFunc, machine: Description) -> float | None:
-    """Return the cycles in which one thread issues the instructions of a program; None if they depend on
-    dims.
+@record(frozen=True)
+class IssueParts:
+    """The cycles of a program by kind of instruction, and those of iterations that wait for values in memory,
+    one after the other."""
+
+    vector: float
+    loads: float
+    stores: float
+    scalar: float
+    carried: float
+
+    @property
+    def cycles(self) -> float:
+        """The cycles of all: the slowest kind determines them; a part of the others is added."""
+        *others, most = sorted((self.vector, self.loads, self.stores, self.scalar))
+        return max(most + ISSUE.overlap * sum(others), self.carried)
+
+
+def issue_parts(func: PrimFunc, machine: Description) -> IssueParts | None:
+    """Return the cycles in which one thread issues the instructions of a program, by kind; None if they
+    depend on dims.
 
     Loads, stores, vector arithmetic and scalar arithmetic are issued at the same time, each at its own rate.
-    The slowest determines the cycles; a part of the others is added.  Iterations that read what the one
-    before stored wait for it.
+    Iterations that read what the one before stored wait for it.
     """
     counter = _Counter(func, machine)
     counter.visit(func.body)
     if counter.is_unknown:
         return None
-    *others, most = sorted((counter.vector, counter.loads, counter.stores, counter.scalar))
-    return max(most + ISSUE.overlap * sum(others), counter.carried)
+    return IssueParts(counter.vector, counter.loads, counter.stores, counter.scalar, counter.carried)
+
+
+def issue_cycles(func: PrimFunc, machine: Description) -> float | None:
+    """Return the cycles of `issue_parts` in total; None if they depend on dims."""
+    parts = issue_parts(func, machine)
+    return None if parts is None else parts.cycles
 
 
 class _Counter:
@@ -336,4 +358,4 @@ def _formula(name: str, bits: int) -> tuple[int, int]:
     return len(code.lines), sum(" / " in line for line in code.lines)
 
 
-__all__ = ["PredictCycles", "issue_cycles"]
+__all__ = ["IssueParts", "PredictCycles", "issue_cycles", "issue_parts"]

@@ -1,29 +1,17 @@
-"""The learned cost model: features of lowered programs, and a model that ranks candidates by them."""
+"""The cost model of the search: rankers that predict which candidates are fast.
 
-from __future__ import annotations
+ranker      what a ranker is
+lowered     the lowered program of a candidate
+accesses    the accesses of its statements; reuse: their reuse distances
+predict     the time that the core's cost model predicts
+features    what a learned model sees of a lowered program
+analytic    the ranker that needs no library
+learned     the ranker that learns from measurements, by LightGBM
+weights     files of models that were trained before
+"""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from dlc_tune.ranking.analytic import analytic_ranker
+from dlc_tune.ranking.learned import default_ranker, learned_ranker
+from dlc_tune.ranking.ranker import Ranker, Scores
 
-import numpy as np
-
-from dlc_tune.space import Candidate
-from dlc_tune.strategy import Tried
-from dlc_tune.task import Task
-
-
-class Ranker(Protocol):
-    def scores(self, task: Task, candidates: Sequence[Candidate]) -> Any: ...
-    def learn(self, task: Task, tried: Sequence[Tried]) -> None: ...
-
-
-class _None:
-    def scores(self, task: Task, candidates: Sequence[Candidate]) -> Any:
-        return np.zeros(len(candidates))
-
-    def learn(self, task: Task, tried: Sequence[Tried]) -> None:
-        return
-
-
-def default_ranker() -> Ranker:
-    return _None()
+__all__ = ["Ranker", "Scores", "analytic_ranker", "default_ranker", "learned_ranker"]

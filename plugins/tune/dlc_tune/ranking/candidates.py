@@ -1,0 +1,61 @@
+"""The features of candidates, computed once for each trace of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dlc_core.diag import DlcError
+from dlc_tune.ranking.features import NAMES, Features, Row
+from dlc_tune.space import Candidate
+from dlc_tune.task import Task
+
+Rows = npt.NDArray[np.float32]
+MAX_KEPT = 1 << 14
+"""The rows of a task that are kept, of 0.4 kB each."""
+
+
+class KnownFeatures:
+    """The features of the candidates of all tasks that were asked for."""
+
+    def __init__(self) -> None:
+        self._of_task: dict[tuple[str, str], tuple[Features, dict[str, Row]]] = {}
+
+    def rows(self, task: Task, candidates: Sequence[Candidate]) -> Rows:
+        """[len(candidates), len(NAMES)] float32. The row of a candidate that the compiler refuses is NaN."""
+        key = task_key(task)
+        if key not in self._of_task:
+            self._of_task[key] = (Features(task), {})
+        features, known = self._of_task[key]
+        if len(known) > MAX_KEPT:
+            known.clear()
+        found = np.empty((len(candidates), len(NAMES)), np.float32)
+        for number, one in enumerate(candidates):
+            text = one.trace.to_json()
+            if text not in known:
+                known[text] = _row(features, one)
+            found[number] = known[text]
+        return found
+
+
+def task_key(task: Task) -> tuple[str, str]:
+    """The key of a task: its kernel, and its target with the sizes at which it is measured."""
+    return task.key, f"{task.target} {sorted(task.sizes.items())}"
+
+
+def _row(features: Features, one: Candidate) -> Row:
+    try:
+        return features.of(one.func)
+    except DlcError:
+        return np.full(len(NAMES), np.nan, np.float32)
+
+
+def analytic_scores(rows: Rows) -> npt.NDArray[np.float64]:
+    """Scores by the predicted time alone: minus its logarithm to base 2, relative to the machine's limit."""
+    seconds = rows[:, NAMES.index("seconds_over_limit")].astype(np.float64)
+    return np.where(np.isnan(seconds), -np.inf, -seconds)
+
+
+__all__ = ["KnownFeatures", "Rows", "analytic_scores", "task_key"]
