@@ -1,6 +1,6 @@
 """The cost model of the search: rankers that predict which candidates are fast.
 
-ranker      what a ranker is
+ranker      the interface of rankers
 lowered     the lowered program of a candidate
 accesses    the accesses of its statements; reuse: their reuse distances
 predict     the time that the core's cost model predicts

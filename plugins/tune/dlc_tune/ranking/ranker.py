@@ -1,4 +1,4 @@
-"""What a ranker is: it says which of several candidates are measured first.
+"""The interface of rankers: they predict which of several candidates are worth measuring first.
 
 ranker = default_ranker()
 scores = ranker.scores(task, candidates)       the higher, the better
