@@ -1,4 +1,5 @@
-"""Tests keep to themselves: no compiled model and no reproducer of theirs lands in the user's own folders."""
+"""Tests keep to themselves: no compiled model, no reproducer and no record of a tuner
+lands in the user's own folders."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ _FOLDER = tempfile.mkdtemp(prefix="dlc-tests-")
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 os.environ["DLC_CACHE"] = "0"
 os.environ["DLC_CACHE_DIR"] = _FOLDER
+os.environ["DLC_RECORDS_URL"] = f"{_FOLDER}/records.db"
 
 settings.register_profile(
     "ci", deadline=None, derandomize=True, max_examples=25, database=None, print_blob=True

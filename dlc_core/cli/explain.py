@@ -132,6 +132,8 @@ def explain(
         console.print()
     print_records([_record(k, explanation, measure) for k in kernels])
     for kernel in kernels:
+        if kernel.origin:
+            console.print(escape(f"{kernel.name} is tuned: {kernel.origin}"))
         for line in kernel.not_forced:
             console.print(escape(f"not forced in {kernel.name}: {line}"))
     if why:

@@ -51,8 +51,11 @@ class Trace:
 
     steps: list[Step] = field(default_factory=list)
 
-    def replay(self, schedule: Any) -> None:
-        """Apply every step to `schedule`; ScheduleError if a step does not fit its program."""
+    def replay(self, schedule: Any, *, after_step: Callable[[], None] = lambda: None) -> None:
+        """Apply every step to `schedule`; ScheduleError if a step does not fit its program.
+
+        `after_step` is called after each step; it may raise ScheduleError to end the replay.
+        """
         names = _Renamed()
         for step in self.steps:
             if not is_primitive(getattr(type(schedule), step.name, None)):
@@ -74,6 +77,7 @@ class Trace:
                 )
             for old, new in zip(step.results, results, strict=True):
                 names.add(old, new)
+            after_step()
 
     def tidied(self) -> Trace:
         """The trace without queries whose results are unused, and with blocks found by name."""

@@ -115,7 +115,7 @@ def _schedule(kernel: Any) -> dict[str, Any]:
         "why_not": [str(reason) for reason in attrs.get("why_not", ())],
         DECISIONS: [str(choice) for choice in attrs.get(DECISIONS, ())],
     }
-    names = {"applied": "plan", "trace": "trace"}
+    names = {"applied": "plan", "trace": "trace", "origin": "origin"}
     if CYCLES in attrs:
         facts[CYCLES] = attrs[CYCLES]
     return facts | {name: str(attrs[attr]) for attr, name in names.items() if attr in attrs}

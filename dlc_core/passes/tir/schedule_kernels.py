@@ -46,6 +46,8 @@ _PURPOSE = "The rule for "
 """Docstrings of rules begin with it."""
 APPLIED = "applied"
 """The attribute of a kernel with the plans that its rule applied, as text."""
+ORIGIN = "origin"
+"""The attribute of a kernel that a tuner scheduled with the origin of the schedule, as text."""
 TRACES = "traces"
 """The setting of a context that requests the traces of kernels."""
 
@@ -61,7 +63,8 @@ class ScheduleKernels(PrimFuncPass):
     tried, and a kernel without a schedule raises NoRuleError. At optimization level 0 only kernels of such
     kinds are scheduled: the others can run without a schedule.
 
-    A tuner returns a Trace or its JSON. A kernel that it schedules has the attribute `rule` "tuned".
+    A tuner returns a Trace or its JSON, or an object whose attribute `trace` is one. A kernel that it
+    schedules has the attribute `rule` "tuned", and `origin` with the text of this attribute of the answer.
     If `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
     made it, as Python that runs on a schedule `sch` of the unscheduled kernel.  The attribute `decisions` has
     the choices that the schedule was made with, as text, and `applied` the plans that follow from them.
@@ -83,8 +86,10 @@ class ScheduleKernels(PrimFuncPass):
         machine = Machine(description, description.cores)
         refused: list[str] = []
         unmatched: list[ScheduleRule] = []
+        answer = None if context.tuner is None else context.tuner(func, context.target)
+        origin = one_line(str(getattr(answer, ORIGIN, "")))
         with scope(func.name) as rule_choices:
-            for name, apply in self._attempts(func, context, machine, unmatched):
+            for name, apply in self._attempts(func, context, machine, unmatched, answer):
                 try:
                     with scope(func.name) as choices:
                         made, trace = _scheduled(func, apply, context)
@@ -98,6 +103,8 @@ class ScheduleKernels(PrimFuncPass):
                 ]
                 kept_choices += [choice for choice in choices if choice not in kept_choices]
                 facts: dict[str, object] = {"rule": name, "why_not": tuple(refused)}
+                if name == TUNED and origin:
+                    facts[ORIGIN] = origin
                 facts[DECISIONS] = tuple(choice.full() for choice in kept_choices)
                 if context.config.get(TRACES):
                     facts["trace"] = trace.tidied().as_python()
@@ -106,13 +113,17 @@ class ScheduleKernels(PrimFuncPass):
         return _with_attrs(func, rule="none", why_not=tuple(refused))
 
     def _attempts(
-        self, func: PrimFunc, context: PassContext, machine: Machine, unmatched: list[ScheduleRule]
+        self,
+        func: PrimFunc,
+        context: PassContext,
+        machine: Machine,
+        unmatched: list[ScheduleRule],
+        answer: Any,
     ) -> Iterator[tuple[str, Callable[[Schedule], None]]]:
         """Yield the candidates for the schedule of a kernel with their names, the preferred first.
 
-        Rules that do not match the kernel are added to `unmatched`.
+        Rules that do not match the kernel are added to `unmatched`. `answer` is that of the tuner.
         """
-        answer = None if context.tuner is None else context.tuner(func, context.target)
         if answer is not None:
             yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)
 
@@ -246,6 +257,7 @@ def _applied(
 
 def _as_trace(answer: Any) -> Trace:
     """Convert a tuner's answer to a trace. Raises ScheduleError if it is none."""
+    answer = getattr(answer, "trace", answer)
     if isinstance(answer, Trace):
         return answer
     try:

@@ -171,7 +171,8 @@ class Explanation:
             close = similar(kernel, [one.name for one in self.kernels])
             hint = f"did you mean {close[0]!r}?" if close else "`explain().kernels` lists them"
             raise UsageError(f"there is no kernel {kernel!r}", hint=hint)
-        plan = [f"  plan: {found.plan}"] if found.plan else []
+        plan = [f"  from: {found.origin}"] if found.origin else []
+        plan += [f"  plan: {found.plan}"] if found.plan else []
         choices = [f"  {one.table()}" for one in found.choices]
         return "\n".join([f"{found.name}: {found.rule}", *plan, *choices])
 
@@ -258,6 +259,7 @@ class Explanation:
             nodes = first_names(kernel.nodes, SHOWN_NODES)
             where = f"{kernel.target:<{targets}}  " if self.is_divided else ""
             lines.append(f"  {kernel.name:<{width}}  {where}{kernel.rule:<{rules}}  {nodes}".rstrip())
+            lines += [f"  {'':<{width}}  from {kernel.origin}"] if kernel.origin else []
             lines += [f"  {'':<{width}}  refused: {reason.splitlines()[0]}" for reason in kernel.refused]
             lines += [f"  {'':<{width}}  not forced: {line}" for line in kernel.not_forced]
         for symbol, facts in self.compiled.items():

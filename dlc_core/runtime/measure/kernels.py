@@ -62,6 +62,8 @@ class Kernel:
     kind: str = KERNEL
     """`kernel`, `region` for a region of a vendor's compiler (or a whole graph that runs without kernels), or
     `host` for an op that the host computes."""
+    origin: str = ""
+    """Where its schedule comes from if a tuner gave it, such as the record of a database."""
     cycles: float | None = None
     """The expected cycles of its target: the seconds of `estimate` at the frequency of the description."""
 
@@ -227,6 +229,7 @@ def kernels_of(
                     work=work,
                     estimate=estimate,
                     plan=site.get("plan", ""),
+                    origin=site.get("origin", ""),
                     trace=site.get("trace"),
                     seconds=remaining.pop(0).milliseconds / 1e3 if remaining else None,
                     segment=entry.segment,

@@ -1,0 +1,57 @@
+"""Traces of records, which are not trusted.
+
+A trace is data: it is replayed by primitives, which check that each step keeps the program's results. Limits
+of time and sizes hold in addition, and those of the target.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dlc_core.diag import DlcError, ScheduleError
+from dlc_core.schedule import Trace
+from dlc_core.target import Target
+from dlc_core.tir.functor import stmts
+from dlc_tune.limits import check_limits
+
+MAX_STEPS = 4096
+"""The steps of a trace; those of real kernels have less than 200."""
+MAX_STATEMENTS = 1 << 14
+"""The statements of a program in between."""
+MAX_SECONDS = 20.0
+"""The processor time of a replay."""
+
+
+class CheckedTrace(Trace):
+    """The trace of a record. `replay` raises ScheduleError if it is no legal schedule of the program, exceeds
+    a limit, or takes too long.
+    """
+
+    def __init__(self, text: str, target: Target) -> None:
+        super().__init__()
+        self.text = text
+        self.target = target
+
+    def replay(self, schedule: Any, *, after_step: Callable[[], None] = lambda: None) -> None:
+        try:
+            trace = Trace.from_json(self.text)
+        except DlcError as error:
+            raise ScheduleError(error.what, why=error.why) from error
+        if len(trace.steps) > MAX_STEPS:
+            raise ScheduleError(f"a trace of {len(trace.steps)} steps", why=f"at most {MAX_STEPS} are legal")
+        end = time.thread_time() + MAX_SECONDS
+
+        def check() -> None:
+            after_step()
+            if time.thread_time() > end:
+                raise ScheduleError(f"the replay of a trace takes more than {MAX_SECONDS:g} s")
+            if sum(1 for _ in stmts(schedule.func.body)) > MAX_STATEMENTS:
+                raise ScheduleError(f"a trace makes a program of more than {MAX_STATEMENTS} statements")
+
+        trace.replay(schedule, after_step=check)
+        check_limits(schedule.func, self.target.describe())
+
+
+__all__ = ["CheckedTrace"]

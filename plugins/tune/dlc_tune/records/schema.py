@@ -1,0 +1,89 @@
+"""The tables of a database of records, and how those of older versions are changed.
+
+dlc_meta      name, value: `version` of the tables, `id` of the database, `changes`, which counts what
+              compiles may see
+dlc_records   one row for each record; `digest` makes each of them unique
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    update,
+)
+
+from dlc_tune.records.errors import DatabaseError
+
+VERSION = 1
+"""The version of the tables."""
+MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {}
+"""Changes the tables of a version to those of the next one."""
+
+METADATA = MetaData()
+META = Table(
+    "dlc_meta", METADATA, Column("name", String(32), primary_key=True), Column("value", Text, nullable=False)
+)
+RECORDS = Table(
+    "dlc_records",
+    METADATA,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    *(Column(name, Text, nullable=False) for name in ("kernel", "target", "processor", "machine")),
+    *(Column(name, Text, nullable=False) for name in ("family", "extents", "space", "point", "trace")),
+    *(
+        Column(name, Text, nullable=False)
+        for name in ("state", "outcome", "unit", "name", "compiler", "notes")
+    ),
+    *(Column(name, Float) for name in ("seconds", "default_seconds", "noise")),
+    Column("threads", Integer, nullable=False),
+    Column("time", Float(53), nullable=False),
+    Index("dlc_records_kernel", "kernel", "target"),
+    Index("dlc_records_state", "state", "target"),
+)
+
+
+def prepare(connection: Connection) -> None:
+    """Make the tables, or change those of an older version. Raises DatabaseError for those of a newer one."""
+    if not inspect(connection).has_table(META.name):
+        METADATA.create_all(connection)
+        first = {"version": str(VERSION), "id": uuid.uuid4().hex, "changes": "0"}
+        connection.execute(insert(META), [{"name": name, "value": value} for name, value in first.items()])
+        return
+    version = int(value_of(connection, "version"))
+    if version > VERSION:
+        raise DatabaseError(
+            f"a database of records of version {version}",
+            why=f"this version of dlc-tune reads {VERSION} and older ones",
+            hint="update dlc-tune, or use another database",
+        )
+    for old in range(version, VERSION):
+        MIGRATIONS[old](connection)
+        set_value(connection, "version", str(old + 1))
+
+
+def value_of(connection: Connection, name: str) -> str:
+    """A value of the table `dlc_meta`."""
+    return str(connection.execute(select(META.c.value).where(META.c.name == name)).scalar_one())
+
+
+def set_value(connection: Connection, name: str, value: str) -> None:
+    """Change a value of the table `dlc_meta`."""
+    connection.execute(update(META).where(META.c.name == name).values(value=value))
+
+
+__all__ = ["META", "RECORDS", "VERSION", "prepare", "set_value", "value_of"]
