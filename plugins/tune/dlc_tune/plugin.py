@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.hooks import Declaration, hookimpl
 from dlc_core.support.lazy import lazy
-from dlc_tune.records import places, sources
+from dlc_tune.records import locations, sources
 
 if TYPE_CHECKING:
     from dlc_tune.records import lookup
@@ -19,7 +19,7 @@ DLC_API = "0.1"
 
 @hookimpl
 def dlc_knobs() -> Iterable[Declaration]:
-    return [places.RECORDS, places.RECORDS_URL]
+    return [locations.RECORDS, locations.RECORDS_URL]
 
 
 @hookimpl

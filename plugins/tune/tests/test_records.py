@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dlc_tune.records.database import Database
-from dlc_tune.records.places import RECORDS, RECORDS_URL
+from dlc_tune.records.locations import RECORDS, RECORDS_URL
 from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
 from dlc_tune.task import kernel_key
 

@@ -14,7 +14,7 @@ from sqlalchemy.pool import StaticPool
 
 from dlc_core.diag import UsageError
 from dlc_tune.records.errors import DatabaseError
-from dlc_tune.records.places import file_of
+from dlc_tune.records.locations import file_of
 
 WRITES = "dlc_writes"
 """The execution option of connections that write. SQLite takes the lock for writers at the begin of their

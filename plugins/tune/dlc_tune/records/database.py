@@ -26,7 +26,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from dlc_tune.records.connecting import WRITES, engine_of, error_of, is_busy, shown
 from dlc_tune.records.errors import DatabaseError, RecordError, RecordsWarning
 from dlc_tune.records.lines import read_lines
-from dlc_tune.records.places import url_of
+from dlc_tune.records.locations import url_of
 from dlc_tune.records.record import CHOSEN, Record
 from dlc_tune.records.rows import record_of, row_of
 from dlc_tune.records.schema import META, RECORDS, prepare, value_of

@@ -36,7 +36,7 @@ GRANULARITY = 0.1
 
 
 class Source(Protocol):
-    """A place that has chosen records. `name` is shown by `dlc explain`."""
+    """A collection of chosen records. `name` is shown by `dlc explain`."""
 
     name: str
 

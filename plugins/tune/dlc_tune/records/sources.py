@@ -1,4 +1,4 @@
-"""The places that compiles take records from: the user's database, then packages of records by name.
+"""The sources of the records that compiles use: the user's database, then packages of records by name.
 
 This module is imported in every compile. Without a database and packages it imports nothing more.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core.plugin.registry import registry
 from dlc_core.support.lazy import lazy
-from dlc_tune.records.places import OFF, RECORDS, file_of, url_of
+from dlc_tune.records.locations import OFF, RECORDS, file_of, url_of
 
 if TYPE_CHECKING:
     from dlc_tune.records import reading
@@ -22,7 +22,7 @@ _made: dict[Any, Any] = {}
 
 
 def sources() -> tuple[reading.Source, ...]:
-    """The places of records in the order of their priority; none if the setting `records` is off."""
+    """The sources of records in the order of their priority; none if the setting `records` is off."""
     if RECORDS.get() == OFF:
         return ()
     url = url_of()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlc_tune.records.lines import to_line
-from dlc_tune.records.places import data_home, file_of
+from dlc_tune.records.locations import data_home, file_of
 from dlc_tune.records.record import Record
 
 fcntl: Any
