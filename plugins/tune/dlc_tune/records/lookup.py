@@ -60,7 +60,7 @@ def find(kernel: PrimFunc, target: Target) -> Answer | None:
 
 
 def difference(found: Record, target: Target) -> str:
-    """The difference between the measurement of a record and a compile for a target; empty if there is none."""
+    """The difference between the measurement of a record and a compile; empty if there is none."""
     description = target.describe()
     if found.processor != target.identity:
         return "another processor or code generator"
