@@ -57,6 +57,10 @@ class Job:
     inputs_seed: int = 0
     threads: int | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields for pickling, which does not know read-only mappings."""
+        return {**vars(self), "settings": dict(self.settings), "sizes": dict(self.sizes)}
+
 
 @record(frozen=True)
 class Outcome:

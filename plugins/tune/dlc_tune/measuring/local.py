@@ -1,0 +1,286 @@
+"""Measuring on this machine, by builder and runner processes.
+
+    with LocalMeasurer(builders=1, runners=1, timeout=10.0) as measurer:
+        for number, outcome in measurer.measure(jobs):
+            ...
+        comparison = measurer.compare(job, default_job)
+
+Builders compile, runners run; artefacts go from one to the other as files in a private folder. A job that
+crashes, hangs or takes too much memory ends its process and no other job. Runners are pinned to the last
+cores, builders to the others. If there are not enough cores for both, such as for kernels on all cores, no
+kernel is built while another one is timed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from dlc_core.diag import UsageError
+from dlc_core.driver import find_target
+from dlc_core.runtime.machine.memory import available_memory
+from dlc_core.support.record import record
+from dlc_tune.measuring.comparing import PATIENCE
+from dlc_tune.measuring.job import BUILD, OK, RUN, Comparison, Job, Outcome
+from dlc_tune.measuring.noise import Repeats
+from dlc_tune.measuring.process import Setup, Task, WorkerProcess
+from dlc_tune.measuring.worker import Answer, Ran, build_task, compare_task, run_task
+from dlc_tune.task import kernel_key
+
+POLL_SECONDS = 0.5
+"""How often processes are looked at while none of their tasks ends."""
+AHEAD = 2
+"""The number of built artefacts that wait for each runner at most."""
+SHARE = 0.75
+"""The part of the available memory that all processes together may use by default."""
+
+
+@record(frozen=True, eq=False)
+class _Begun:
+    """A task of a job: its number, the process that does it, its artefact, and its build if it is a run."""
+
+    number: int
+    process: WorkerProcess
+    task: Task
+    artefact: Path
+    build: Answer | None = None
+
+
+class LocalMeasurer:
+    """A measurer of this machine. One thread at a time uses it. It starts processes when it needs them.
+
+    `builders` and `runners` are the numbers of processes. `timeout` limits the seconds of each build and each
+    run, `memory_bytes` the memory of a process beyond what it has before; None is a share of the free memory.
+    `flush` times kernels with cold caches. `compare_seconds` limits a comparison. `setup` is a function of a
+    module that runs first in every process.
+    """
+
+    def __init__(
+        self,
+        builders: int = 1,
+        runners: int = 1,
+        timeout: float = 30.0,
+        memory_bytes: int | None = None,
+        flush: bool = False,
+        repeats: Repeats | None = None,
+        compare_seconds: float = 2.0,
+        setup: Setup | None = None,
+    ) -> None:
+        if builders < 1 or runners < 1 or timeout <= 0:
+            raise UsageError(
+                f"a measurer with {builders} builders, {runners} runners and a time limit of {timeout} s",
+                hint="it has at least one of each, and some time",
+            )
+        self.timeout = timeout
+        self.flush = flush
+        self.repeats = repeats or Repeats()
+        self.compare_seconds = compare_seconds
+        self._memory = memory_bytes or _default_memory(builders + runners)
+        self._folder = Path(tempfile.mkdtemp(prefix="dlc-tune-"))
+        self._builders = [WorkerProcess(self._folder, setup) for _ in range(builders)]
+        self._runners = [WorkerProcess(self._folder, setup) for _ in range(runners)]
+        self._cores = _usable()
+        self._best: dict[object, float] = {}
+        self._artefacts = 0
+        self._finalizer = weakref.finalize(self, _end, [*self._builders, *self._runners], self._folder)
+
+    def __enter__(self) -> LocalMeasurer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes at once, and remove their files."""
+        self._finalizer()
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+        """The outcome of each job with its index, in the order in which they end. If the caller stops early
+        or is interrupted, the processes that are at work end at once.
+        """
+        todo = deque(range(len(jobs)))
+        built: deque[_Begun] = deque()
+        begun: list[_Begun] = []
+        try:
+            while todo or built or begun:
+                self._begin_runs(jobs, built, begun)
+                self._begin_builds(jobs, todo, built, begun)
+                for each in _ended(begun):
+                    begun.remove(each)
+                    found = each.process.end(each.task)
+                    if isinstance(found, Task):
+                        begun.append(replace(each, task=found))
+                    elif each.build is None and found.state == OK:
+                        built.append(replace(each, build=found))
+                    else:
+                        each.artefact.unlink(missing_ok=True)
+                        yield each.number, self._outcome(jobs[each.number], each.build, found)
+        finally:
+            for each in begun:
+                each.process.close()
+
+    def compare(self, candidate: Job, default: Job) -> Comparison:
+        """Run both alternately in one process, with both artefacts open, and compare times and results."""
+        paths: list[Path] = []
+        try:
+            for job in (candidate, default):
+                paths.append(self._new_artefact())
+                built = _done(self._builders[0], self._build(self._builders[0], job, paths[-1]))
+                if built.state != OK:
+                    return Comparison(built.state, why=built.why)
+            runner = self._runners[0]
+            task = runner.begin(
+                compare_task,
+                (candidate, str(paths[0]), default, str(paths[1]), self.flush, self.compare_seconds),
+                timeout=2 * self.timeout + PATIENCE * self.compare_seconds,
+                fails_as=RUN,
+                cores=self._runner_cores(runner, candidate),
+                memory=self._memory,
+            )
+            found = _done(runner, task)
+        finally:
+            for path in paths:
+                path.unlink(missing_ok=True)
+        comparison: Comparison = found.value if found.state == OK else Comparison(found.state, why=found.why)
+        return comparison
+
+    def _begin_runs(self, jobs: Sequence[Job], built: deque[_Begun], begun: list[_Begun]) -> None:
+        while built and (runner := _free(self._runners, begun)) is not None:
+            each = built[0]
+            job = jobs[each.number]
+            alone = not self._are_apart(job)
+            if begun and (alone or self._one_runs_alone(jobs, begun)):
+                return
+            built.popleft()
+            task = runner.begin(
+                run_task,
+                (job, str(each.artefact), self.flush, self.repeats, self._best.get(_kind_of(job))),
+                timeout=self.timeout,
+                fails_as=RUN,
+                cores=self._runner_cores(runner, job),
+                memory=self._memory,
+            )
+            begun.append(replace(each, process=runner, task=task))
+
+    def _begin_builds(
+        self, jobs: Sequence[Job], todo: deque[int], built: deque[_Begun], begun: list[_Begun]
+    ) -> None:
+        while todo and len(built) < AHEAD * len(self._runners):
+            if self._one_runs_alone(jobs, begun) or any(not self._are_apart(jobs[b.number]) for b in built):
+                return
+            builder = _free(self._builders, begun)
+            if builder is None:
+                return
+            number, path = todo.popleft(), self._new_artefact()
+            begun.append(_Begun(number, builder, self._build(builder, jobs[number], path), path))
+
+    def _build(self, builder: WorkerProcess, job: Job, path: Path) -> Task:
+        return builder.begin(
+            build_task,
+            (job, str(path)),
+            timeout=self.timeout,
+            fails_as=BUILD,
+            cores=self._cores[: -self._needed(job)] if self._are_apart(job) else self._cores,
+            memory=self._memory,
+        )
+
+    def _one_runs_alone(self, jobs: Sequence[Job], begun: Sequence[_Begun]) -> bool:
+        return any(each.build is not None and not self._are_apart(jobs[each.number]) for each in begun)
+
+    def _needed(self, job: Job) -> int:
+        """The cores of all runners."""
+        return _threads(job) * len(self._runners)
+
+    def _are_apart(self, job: Job) -> bool:
+        """Whether the runners have cores of their own, and builders others."""
+        return self._needed(job) < len(self._cores)
+
+    def _runner_cores(self, runner: WorkerProcess, job: Job) -> list[int]:
+        """The cores of a runner: the last ones are those of the first runner."""
+        if not self._are_apart(job):
+            return self._cores[-_threads(job) :]
+        threads = _threads(job)
+        last = len(self._cores) - threads * self._runners.index(runner)
+        return self._cores[last - threads : last]
+
+    def _new_artefact(self) -> Path:
+        self._artefacts += 1
+        return self._folder / f"{self._artefacts}.dlc"
+
+    def _outcome(self, job: Job, build: Answer | None, found: Answer) -> Outcome:
+        if build is None:
+            return Outcome(found.state, why=found.why, build_seconds=found.seconds)
+        if found.state != OK:
+            return Outcome(found.state, (), found.why, build.seconds, found.seconds)
+        ran: Ran = found.value
+        kind, least = _kind_of(job), min(ran.costs)
+        self._best[kind] = min(least, self._best.get(kind, least))
+        return Outcome(OK, ran.costs, "", build.seconds, found.seconds, ran.where)
+
+
+def _free(processes: Sequence[WorkerProcess], begun: Sequence[_Begun]) -> WorkerProcess | None:
+    """A process that has no task."""
+    busy = [each.process for each in begun]
+    return next((each for each in processes if each not in busy), None)
+
+
+def _ended(begun: Sequence[_Begun]) -> list[_Begun]:
+    """Wait until at least one task has ended."""
+    while True:
+        wait([each.task.future for each in begun], POLL_SECONDS, FIRST_COMPLETED)
+        found = [each for each in begun if each.task.future.done() or each.process.has_vanished(each.task)]
+        if found:
+            return found
+
+
+def _done(process: WorkerProcess, task: Task) -> Answer:
+    """Wait for the answer of a task. If this is interrupted, the process ends at once."""
+    try:
+        while True:
+            wait([task.future], POLL_SECONDS)
+            if task.future.done() or process.has_vanished(task):
+                found = process.end(task)
+                if isinstance(found, Answer):
+                    return found
+                task = found
+    except BaseException:
+        process.close()
+        raise
+
+
+def _threads(job: Job) -> int:
+    return job.threads or find_target(job.target).describe().cores
+
+
+def _kind_of(job: Job) -> object:
+    """The kernel, the target, the sizes and the threads: costs of jobs that share them can be compared."""
+    return kernel_key(job.func), job.target, tuple(sorted(job.sizes.items())), job.threads
+
+
+def _usable() -> list[int]:
+    """The numbers of the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def _default_memory(processes: int) -> int | None:
+    free = available_memory()
+    return None if free is None else int(SHARE * free) // processes
+
+
+def _end(processes: Sequence[WorkerProcess], folder: Path) -> None:
+    for each in processes:
+        each.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+__all__ = ["LocalMeasurer"]

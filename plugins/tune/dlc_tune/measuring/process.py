@@ -1,0 +1,237 @@
+"""One worker process that survives what it runs: it is replaced when it crashes, hangs or is killed.
+
+    process = WorkerProcess(folder)
+    task = process.begin(function, args, timeout=10.0, fails_as="run")
+    ...                              until task.future is done
+    answer = process.end(task)
+    process.close()
+
+It is a pebble pool of one worker. A pool of several shares a lock and a pipe among its workers, and a worker
+that is killed while it holds them stops the others. Workers are forks of a server that has imported the
+compiler once (`multiprocessing`'s fork server). So a new one starts in hundredths of a second, and no thread
+of this process is in the middle of anything in it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from multiprocessing import context, set_forkserver_preload, spawn
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from dlc_core.diag import RuntimeFailure
+from dlc_core.support.record import record
+from dlc_tune.measuring import worker
+from dlc_tune.measuring.job import CRASH, TIMEOUT
+from dlc_tune.measuring.worker import Answer
+
+START_SECONDS = 120.0
+"""The time limit of the start of a process."""
+NOTICE_SECONDS = 2.0
+"""The time in which a pool notices that its process has ended."""
+TRIES = 2
+"""How often a task is given to a process that ended before it began with it."""
+PRELOADED = ["dlc_tune.measuring.worker", "dlc_tune.measuring.preloaded"]
+"""The modules that the fork server imports."""
+Setup = Callable[[], None]
+
+
+@record(frozen=True, eq=False)
+class Task:
+    """A task that a process does."""
+
+    future: Future[None]
+    again: Callable[[], Task]
+    answer: Path
+    task: Path
+    timeout: float
+    tries: int
+
+
+class WorkerProcess:
+    """A process that does one task at a time. `folder` is for files of its tasks; `setup`, a function of a
+    module, runs first in each new process.
+    """
+
+    def __init__(self, folder: Path, setup: Setup | None = None) -> None:
+        self._folder = folder
+        self._setup = setup
+        self._pool: ProcessPool | None = None
+        self._hello: Future[int] | None = None
+        self._count = 0
+
+    def start(self) -> None:
+        """Begin to start the process, if it does not run."""
+        if self._pool is None:
+            set_forkserver_preload(PRELOADED)
+            given = (str(self._folder), dict(os.environ), self._setup)
+            self._pool = ProcessPool(1, initializer=worker.start, initargs=given, context=_Context())
+            self._hello = self._pool.schedule(worker.hello)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process. Raises RuntimeFailure if it does not start."""
+        for _ in range(TRIES):
+            self.start()
+            assert self._hello is not None
+            try:
+                return self._hello.result(START_SECONDS)
+            except (
+                BrokenProcessPool,
+                ProcessExpired,
+                CancelledError,
+                FutureTimeoutError,
+                RuntimeError,
+            ) as error:
+                failure = error
+                self.close()
+        raise RuntimeFailure(
+            "a worker process of the tuner does not start",
+            why=f"{type(failure).__name__}: {failure}",
+            hint="its messages are on the standard error output",
+        ) from failure
+
+    def begin(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        *,
+        timeout: float,
+        fails_as: str,
+        cores: Sequence[int] = (),
+        memory: int | None = None,
+        tries: int = TRIES,
+    ) -> Task:
+        """Give the process a task: a function of a module and its arguments. If the function raises an error,
+        the state of the answer is `fails_as`.
+        """
+        pid = self.pid
+        self._count += 1
+        task = self._folder / f"{pid}-{self._count}.task"
+        answer = task.with_suffix(".answer")
+        task.write_bytes(pickle.dumps((function, tuple(args), fails_as)))
+        given = (str(task), str(answer), tuple(cores), memory)
+        assert self._pool is not None
+        future: Future[None]
+        try:
+            future = self._pool.schedule(worker.perform, args=given, timeout=timeout)
+        except RuntimeError as error:  # the process has ended since its last task
+            future = Future()
+            future.set_exception(BrokenProcessPool(str(error)))
+
+        def again() -> Task:
+            return self.begin(
+                function,
+                args,
+                timeout=timeout,
+                fails_as=fails_as,
+                cores=cores,
+                memory=memory,
+                tries=tries - 1,
+            )
+
+        return Task(future, again, answer, task, timeout, tries)
+
+    def has_vanished(self, task: Task) -> bool:
+        """Whether the process has ended without an answer and without an error, such as by `os._exit(0)`."""
+        if task.future.done() or self._hello is None:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            # The pool notices other ends in a moment, with the exit status.
+            return not wait([task.future], NOTICE_SECONDS).done
+        return False
+
+    def end(self, task: Task) -> Answer | Task:
+        """The answer of a task that has ended or vanished. If the process ended before it began with the
+        task, it is a new task, which a new process does.
+        """
+        try:
+            if not task.future.done():
+                self.close()
+                return Answer(CRASH, why="the process ended with exit status 0")
+            task.future.result()
+            found: Answer = pickle.loads(task.answer.read_bytes())  # noqa: S301  (of our own process)
+            return found
+        except (FutureTimeoutError, CancelledError):
+            self.close()
+            return Answer(TIMEOUT, why=f"it took longer than {task.timeout:g} s", seconds=task.timeout)
+        except ProcessExpired as error:
+            self.close()
+            return Answer(CRASH, why=_exit_text(error.exitcode))
+        except (BrokenProcessPool, RuntimeError):
+            self.close()
+            if task.tries > 1:
+                return task.again()
+            return Answer(CRASH, why=f"{TRIES} processes ended as they began with it")
+        finally:
+            for file in (task.task, task.answer):
+                file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End the process at once, with all that it has started. A later task starts a new one."""
+        pool, hello = self._pool, self._hello
+        self._pool = self._hello = None
+        if pool is None:
+            return
+        if hello is not None and hello.done() and not hello.cancelled() and hello.exception() is None:
+            with suppress(OSError):
+                os.killpg(hello.result(), signal.SIGKILL)
+        pool.stop()  # type: ignore[no-untyped-call]
+        pool.join()
+
+
+def _exit_text(status: int | None) -> str:
+    """How a process ended, from its exit status; negative ones are signals."""
+    if status is not None and status < 0:
+        with suppress(ValueError):
+            return f"the process was ended by {signal.Signals(-status).name}"
+    return f"the process ended with exit status {status}"
+
+
+_STARTING = Lock()
+
+
+@contextmanager
+def _without_main(name: str) -> Iterator[None]:
+    """Within this context, processes of this name do not import the main module of this one.
+
+    They need none of it, and a script that tunes at its top level would begin again in each of them.
+    """
+
+    def preparation_data(other: str) -> Mapping[str, Any]:
+        data = full(other)
+        kept = {key: value for key, value in data.items() if not key.startswith("init_main")}
+        return kept if other == name else data
+
+    with _STARTING:
+        full = spawn.get_preparation_data
+        spawn.get_preparation_data = preparation_data  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            spawn.get_preparation_data = full
+
+
+class _Process(context.ForkServerProcess):
+    def start(self) -> None:
+        with _without_main(self.name):
+            super().start()
+
+
+class _Context(context.ForkServerContext):
+    Process = _Process
+
+
+__all__ = ["Setup", "Task", "WorkerProcess"]

@@ -1,0 +1,71 @@
+"""Faults for tests of measurers: kernels whose builds or runs fail in worker processes.
+
+    LocalMeasurer(setup=faults)      jobs of a kernel named "run_segfault" then crash when they run
+
+The name of a kernel is `build_FAULT` or `run_FAULT`, with FAULT a key of FAULTS or "wrong".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dlc_core.ir.module import IRModule
+from dlc_core.op.declare import NDArray
+from dlc_core.tir.stmt import PrimFunc
+from dlc_tune.measuring import build, execute
+from dlc_tune.measuring.kernel import inputs_of, kernel_module
+
+WRONG = "wrong"
+"""The fault of runs whose results are wrong."""
+
+
+def _allocate() -> None:
+    held: list[NDArray] = []
+    while len(held) < 1 << 12:
+        held.append(np.empty(1 << 28, np.uint8))
+
+
+FAULTS: Mapping[str, Callable[[], object]] = MappingProxyType(
+    {
+        "segfault": lambda: ctypes.string_at(0),
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "exit": lambda: os._exit(0),
+        "abort": os.abort,
+        "hang": lambda: time.sleep(1000),
+        "allocate": _allocate,
+        "raise": lambda: [][0],
+    }
+)
+
+
+def faults() -> None:
+    """Let the kernels with names of faults fail in this process."""
+
+    def faulty_module(func: PrimFunc, *args: Any) -> IRModule:
+        _fail(func.name, "build_")
+        return kernel_module(func, *args)
+
+    def faulty_inputs(func: PrimFunc, *args: Any) -> list[NDArray]:
+        _fail(func.name, "run_")
+        arrays = inputs_of(func, *args)
+        return [each + 1 for each in arrays] if func.name == f"run_{WRONG}" else arrays
+
+    vars(build)["kernel_module"] = faulty_module
+    vars(execute)["inputs_of"] = faulty_inputs
+
+
+def _fail(name: str, stage: str) -> None:
+    fault = FAULTS.get(name.removeprefix(stage)) if name.startswith(stage) else None
+    if fault is not None:
+        fault()
+
+
+__all__ = ["FAULTS", "WRONG", "faults"]
