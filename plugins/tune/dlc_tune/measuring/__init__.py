@@ -7,5 +7,6 @@ build      from a job to an artefact
 execute    runs of an artefact
 comparing  interleaved comparison of two artefacts (noise: repeats of one)
 vendor     a vendor's own measure in place of the clock
+cores      the cores of builders and runners
 process    a process that is replaced when it crashes (worker: its tasks)
 """

@@ -13,7 +13,6 @@ kernel is built while another one is timed.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import weakref
@@ -25,22 +24,17 @@ from pathlib import Path
 from types import TracebackType
 
 from dlc_core.diag import UsageError
-from dlc_core.driver import find_target
-from dlc_core.runtime.machine.memory import available_memory
 from dlc_core.support.record import record
 from dlc_tune.measuring.comparing import PATIENCE
+from dlc_tune.measuring.cores import Cores, cores_of, default_memory
 from dlc_tune.measuring.job import BUILD, OK, RUN, Comparison, Job, Outcome
 from dlc_tune.measuring.noise import Repeats
-from dlc_tune.measuring.process import Setup, Task, WorkerProcess
-from dlc_tune.measuring.worker import Answer, Ran, build_task, compare_task, run_task
+from dlc_tune.measuring.process import POLL_SECONDS, Setup, Task, WorkerProcess
+from dlc_tune.measuring.worker import Answer, build_task, compare_task, outcome_of, run_task
 from dlc_tune.task import kernel_key
 
-POLL_SECONDS = 0.5
-"""How often processes are looked at while none of their tasks ends."""
 AHEAD = 2
 """The number of built artefacts that wait for each runner at most."""
-SHARE = 0.75
-"""The part of the available memory that all processes together may use by default."""
 
 
 @record(frozen=True, eq=False)
@@ -83,11 +77,10 @@ class LocalMeasurer:
         self.flush = flush
         self.repeats = repeats or Repeats()
         self.compare_seconds = compare_seconds
-        self._memory = memory_bytes or _default_memory(builders + runners)
+        self._memory = memory_bytes or default_memory(builders + runners)
         self._folder = Path(tempfile.mkdtemp(prefix="dlc-tune-"))
         self._builders = [WorkerProcess(self._folder, setup) for _ in range(builders)]
         self._runners = [WorkerProcess(self._folder, setup) for _ in range(runners)]
-        self._cores = _usable()
         self._best: dict[object, float] = {}
         self._artefacts = 0
         self._finalizer = weakref.finalize(self, _end, [*self._builders, *self._runners], self._folder)
@@ -135,19 +128,18 @@ class LocalMeasurer:
         try:
             for job in (candidate, default):
                 paths.append(self._new_artefact())
-                built = _done(self._builders[0], self._build(self._builders[0], job, paths[-1]))
+                built = self._builders[0].wait_for(self._build(self._builders[0], job, paths[-1]))
                 if built.state != OK:
                     return Comparison(built.state, why=built.why)
             runner = self._runners[0]
-            task = runner.begin(
+            found = runner.answer(
                 compare_task,
                 (candidate, str(paths[0]), default, str(paths[1]), self.flush, self.compare_seconds),
                 timeout=2 * self.timeout + PATIENCE * self.compare_seconds,
                 fails_as=RUN,
-                cores=self._runner_cores(runner, candidate),
+                cores=self._cores(candidate).runner(0),
                 memory=self._memory,
             )
-            found = _done(runner, task)
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
@@ -158,8 +150,8 @@ class LocalMeasurer:
         while built and (runner := _free(self._runners, begun)) is not None:
             each = built[0]
             job = jobs[each.number]
-            alone = not self._are_apart(job)
-            if begun and (alone or self._one_runs_alone(jobs, begun)):
+            cores = self._cores(job)
+            if begun and (not cores.are_apart or self._one_runs_alone(jobs, begun)):
                 return
             built.popleft()
             task = runner.begin(
@@ -167,7 +159,7 @@ class LocalMeasurer:
                 (job, str(each.artefact), self.flush, self.repeats, self._best.get(_kind_of(job))),
                 timeout=self.timeout,
                 fails_as=RUN,
-                cores=self._runner_cores(runner, job),
+                cores=cores.runner(self._runners.index(runner)),
                 memory=self._memory,
             )
             begun.append(replace(each, process=runner, task=task))
@@ -176,7 +168,7 @@ class LocalMeasurer:
         self, jobs: Sequence[Job], todo: deque[int], built: deque[_Begun], begun: list[_Begun]
     ) -> None:
         while todo and len(built) < AHEAD * len(self._runners):
-            if self._one_runs_alone(jobs, begun) or any(not self._are_apart(jobs[b.number]) for b in built):
+            if self._one_runs_alone(jobs, begun) or any(self._runs_alone(jobs, each) for each in built):
                 return
             builder = _free(self._builders, begun)
             if builder is None:
@@ -190,28 +182,18 @@ class LocalMeasurer:
             (job, str(path)),
             timeout=self.timeout,
             fails_as=BUILD,
-            cores=self._cores[: -self._needed(job)] if self._are_apart(job) else self._cores,
+            cores=self._cores(job).builders,
             memory=self._memory,
         )
 
     def _one_runs_alone(self, jobs: Sequence[Job], begun: Sequence[_Begun]) -> bool:
-        return any(each.build is not None and not self._are_apart(jobs[each.number]) for each in begun)
+        return any(each.build is not None and self._runs_alone(jobs, each) for each in begun)
 
-    def _needed(self, job: Job) -> int:
-        """The cores of all runners."""
-        return _threads(job) * len(self._runners)
+    def _runs_alone(self, jobs: Sequence[Job], each: _Begun) -> bool:
+        return not self._cores(jobs[each.number]).are_apart
 
-    def _are_apart(self, job: Job) -> bool:
-        """Whether the runners have cores of their own, and builders others."""
-        return self._needed(job) < len(self._cores)
-
-    def _runner_cores(self, runner: WorkerProcess, job: Job) -> list[int]:
-        """The cores of a runner: the last ones are those of the first runner."""
-        if not self._are_apart(job):
-            return self._cores[-_threads(job) :]
-        threads = _threads(job)
-        last = len(self._cores) - threads * self._runners.index(runner)
-        return self._cores[last - threads : last]
+    def _cores(self, job: Job) -> Cores:
+        return cores_of(job, len(self._runners))
 
     def _new_artefact(self) -> Path:
         self._artefacts += 1
@@ -220,12 +202,11 @@ class LocalMeasurer:
     def _outcome(self, job: Job, build: Answer | None, found: Answer) -> Outcome:
         if build is None:
             return Outcome(found.state, why=found.why, build_seconds=found.seconds)
-        if found.state != OK:
-            return Outcome(found.state, (), found.why, build.seconds, found.seconds)
-        ran: Ran = found.value
-        kind, least = _kind_of(job), min(ran.costs)
-        self._best[kind] = min(least, self._best.get(kind, least))
-        return Outcome(OK, ran.costs, "", build.seconds, found.seconds, ran.where)
+        outcome = outcome_of(build.seconds, found)
+        if outcome.best is not None:
+            kind = _kind_of(job)
+            self._best[kind] = min(outcome.best, self._best.get(kind, outcome.best))
+        return outcome
 
 
 def _free(processes: Sequence[WorkerProcess], begun: Sequence[_Begun]) -> WorkerProcess | None:
@@ -243,38 +224,9 @@ def _ended(begun: Sequence[_Begun]) -> list[_Begun]:
             return found
 
 
-def _done(process: WorkerProcess, task: Task) -> Answer:
-    """Wait for the answer of a task. If this is interrupted, the process ends at once."""
-    try:
-        while True:
-            wait([task.future], POLL_SECONDS)
-            if task.future.done() or process.has_vanished(task):
-                found = process.end(task)
-                if isinstance(found, Answer):
-                    return found
-                task = found
-    except BaseException:
-        process.close()
-        raise
-
-
-def _threads(job: Job) -> int:
-    return job.threads or find_target(job.target).describe().cores
-
-
 def _kind_of(job: Job) -> object:
     """The kernel, the target, the sizes and the threads: costs of jobs that share them can be compared."""
     return kernel_key(job.func), job.target, tuple(sorted(job.sizes.items())), job.threads
-
-
-def _usable() -> list[int]:
-    """The numbers of the cores that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-
-
-def _default_memory(processes: int) -> int | None:
-    free = available_memory()
-    return None if free is None else int(SHARE * free) // processes
 
 
 def _end(processes: Sequence[WorkerProcess], folder: Path) -> None:

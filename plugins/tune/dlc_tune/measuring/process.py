@@ -37,6 +37,8 @@ from dlc_tune.measuring.worker import Answer
 
 START_SECONDS = 120.0
 """The time limit of the start of a process."""
+POLL_SECONDS = 0.5
+"""How often a process is looked at while its task does not end."""
 NOTICE_SECONDS = 2.0
 """The time in which a pool notices that its process has ended."""
 TRIES = 2
@@ -141,6 +143,24 @@ class WorkerProcess:
             )
 
         return Task(future, again, answer, task, timeout, tries)
+
+    def answer(self, function: Callable[..., Any], args: Sequence[Any], **options: Any) -> Answer:
+        """The answer of a task, which `begin` describes. Waits for it."""
+        return self.wait_for(self.begin(function, args, **options))
+
+    def wait_for(self, task: Task) -> Answer:
+        """The answer of a task. If the wait is interrupted, the process ends at once."""
+        try:
+            while True:
+                wait([task.future], POLL_SECONDS)
+                if task.future.done() or self.has_vanished(task):
+                    found = self.end(task)
+                    if isinstance(found, Answer):
+                        return found
+                    task = found
+        except BaseException:
+            self.close()
+            raise
 
     def has_vanished(self, task: Task) -> bool:
         """Whether the process has ended without an answer and without an error, such as by `os._exit(0)`."""

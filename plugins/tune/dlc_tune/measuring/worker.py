@@ -26,7 +26,7 @@ from dlc_core.support.record import record
 from dlc_tune.measuring.build import build_file
 from dlc_tune.measuring.comparing import disagreement, interleave
 from dlc_tune.measuring.execute import Run, digest, pin
-from dlc_tune.measuring.job import BUILD, MEMORY, OK, RUN, WRONG, Comparison, Job
+from dlc_tune.measuring.job import BUILD, MEMORY, OK, RUN, WRONG, Comparison, Job, Outcome
 from dlc_tune.measuring.noise import Repeats
 
 UNLIMITED = resource.RLIM_INFINITY
@@ -129,6 +129,14 @@ def compare_task(
     number, others_number = ours.number, theirs.number
     found = interleave(lambda: ours.sample(number), lambda: theirs.sample(others_number), seconds)
     return Comparison(OK, found.candidate, found.default, found.ratio, found.noise, same_results=True)
+
+
+def outcome_of(build_seconds: float, run: Answer) -> Outcome:
+    """The outcome of a job that was built in so many seconds, and of its run."""
+    if run.state != OK:
+        return Outcome(run.state, (), run.why, build_seconds, run.seconds)
+    ran: Ran = run.value
+    return Outcome(OK, ran.costs, "", build_seconds, run.seconds, ran.where)
 
 
 def _limit_memory(limit: int | None) -> None:
