@@ -246,7 +246,8 @@ def dlc_schedule_rules() -> Iterable[Declaration]:
 @hookspec(firstresult=True)
 def dlc_schedule(kernel: Any, target: Any) -> Any:
     """Return a schedule for one kernel: a Trace of primitives (or its JSON), or None. An object with such a
-    `trace` may have an `origin`: a line for `dlc explain` that says where the schedule comes from.
+    `trace` (or None) may have an `origin`, a line for `dlc explain` that says where the schedule comes from,
+    and `refused`, lines with the reasons why others were not taken.
 
     After None dlc calls the next plugin, then applies the schedule rules.  If a primitive refuses the trace,
     the rules schedule the kernel and `dlc explain` shows the reason.

@@ -24,7 +24,7 @@ import numpy as np
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.dtype import DType
+from dlc_core.ir.dtype import INDEX, DType
 from dlc_core.ir.expr import Const, Expr, Var
 from dlc_core.ir.module import IRModule
 
@@ -112,9 +112,12 @@ def values_along(root: Any, steps: Sequence[str], *, names: bool = True) -> list
     return found
 
 
-def structural_hash(value: Any, *, names: bool = True) -> str:
-    """A hexadecimal SHA-256. It is the same for equal values, in every process."""
-    return _Hasher(names).digest(value).hex()
+def structural_hash(value: Any, *, names: bool = True, sizes: bool = True) -> str:
+    """A hexadecimal SHA-256. It is the same for equal values, in every process.
+
+    With `sizes=False`, constants of the dtype of indices do not count: those of shapes, loops and indices.
+    """
+    return _Hasher(names, sizes).digest(value).hex()
 
 
 def structural_roles(value: Any, *, names: bool = True) -> tuple[str, list[Any]]:
@@ -173,8 +176,9 @@ def _difference(
 
 
 class _Hasher:
-    def __init__(self, names: bool) -> None:
+    def __init__(self, names: bool, sizes: bool = True) -> None:
         self.names = names
+        self.sizes = sizes
         self.roles: dict[int, int] = {}
         self.role_values: list[Any] = []
         self.memo: dict[int, bytes] = {}
@@ -190,6 +194,8 @@ class _Hasher:
                     continue
                 self.held.append(value)
                 found = structure_of(value, self.names)
+                if not self.sizes and isinstance(value, Const) and value.dtype is INDEX:
+                    found = Structure("size")
                 if found.role and key not in self.roles:
                     # Number a value at its first occurrence, before its parts, so that equal values get equal
                     # numbers.
@@ -197,7 +203,9 @@ class _Hasher:
                     self.role_values.append(value)
                 work.append((value, found))
                 if found.closed:
-                    self.memo.update((id(part), _Hasher(self.names).digest(part)) for _, part in found.parts)
+                    self.memo.update(
+                        (id(part), _Hasher(self.names, self.sizes).digest(part)) for _, part in found.parts
+                    )
                     continue
                 work.extend((part, None) for _, part in reversed(found.parts))
                 continue

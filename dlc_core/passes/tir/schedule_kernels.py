@@ -63,8 +63,9 @@ class ScheduleKernels(PrimFuncPass):
     tried, and a kernel without a schedule raises NoRuleError. At optimization level 0 only kernels of such
     kinds are scheduled: the others can run without a schedule.
 
-    A tuner returns a Trace or its JSON, or an object whose attribute `trace` is one. A kernel that it
-    schedules has the attribute `rule` "tuned", and `origin` with the text of this attribute of the answer.
+    A tuner returns a Trace or its JSON, or an object whose attribute `trace` is one or None. The attribute
+    `refused` of the object has reasons against other schedules, as lines. A kernel that a tuner schedules has
+    the attribute `rule` "tuned", and `origin` with the text of this attribute of the object.
     If `config["traces"]` of the context is true, the attribute `trace` of a kernel has the steps that
     made it, as Python that runs on a schedule `sch` of the unscheduled kernel.  The attribute `decisions` has
     the choices that the schedule was made with, as text, and `applied` the plans that follow from them.
@@ -88,6 +89,7 @@ class ScheduleKernels(PrimFuncPass):
         unmatched: list[ScheduleRule] = []
         answer = None if context.tuner is None else context.tuner(func, context.target)
         origin = one_line(str(getattr(answer, ORIGIN, "")))
+        refused += [f"{TUNED}: {reason}" for reason in getattr(answer, "refused", ())]
         with scope(func.name) as rule_choices:
             for name, apply in self._attempts(func, context, machine, unmatched, answer):
                 try:
@@ -124,6 +126,7 @@ class ScheduleKernels(PrimFuncPass):
 
         Rules that do not match the kernel are added to `unmatched`. `answer` is that of the tuner.
         """
+        answer = getattr(answer, "trace", answer)
         if answer is not None:
             yield TUNED, lambda schedule: _as_trace(answer).replay(schedule)
 
@@ -257,7 +260,6 @@ def _applied(
 
 def _as_trace(answer: Any) -> Trace:
     """Convert a tuner's answer to a trace. Raises ScheduleError if it is none."""
-    answer = getattr(answer, "trace", answer)
     if isinstance(answer, Trace):
         return answer
     try:

@@ -11,14 +11,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dlc_tune import plugin
+from dlc_tune.choices import replay
 from dlc_tune.records.database import Database
+from dlc_tune.records.family import family_of
 from dlc_tune.records.locations import RECORDS, RECORDS_URL
 from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
-from dlc_tune.task import kernel_key
+from dlc_tune.space import candidate
+from dlc_tune.task import Task, kernel_key
 
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.config import config
+from dlc_core.hooks import hookimpl
+from dlc_core.plugin.registry import fresh_registry
 from dlc_core.schedule import Schedule
 
 TARGET = "reference -level=tir"
@@ -153,7 +159,94 @@ def test_a_refused_record_leaves_the_choice_to_the_rules(path):
         database.add(record_of(double(), trace=by_hand(double()).to_json().replace('"y"', '"z"')))
     (kernel,) = dlc.build(double(), TARGET).explain().kernels
     assert kernel.rule == "cpu.map"
-    assert kernel.refused[0].startswith("tuned: the program has no block 'z'")
+    assert kernel.refused[0].startswith("tuned: records.db: the program has no block 'z'")
+
+
+def test_the_next_record_is_used_if_the_best_one_is_refused(path):
+    with Database() as database:
+        database.add(record_of(double()))
+        database.add(record_of(double(), trace="{}", seconds=1e-9))
+    (kernel,) = dlc.build(double(), TARGET).explain().kernels
+    assert (kernel.rule, kernel.origin[:18]) == ("tuned", "records.db: 1.5 µs")
+    assert kernel.refused[0].startswith("tuned: records.db: this is no trace of a schedule")
+
+
+class SlowRule:
+    """Leaves kernels as they are."""
+
+    name, priority = "test.slow", 1000
+
+    def matches(self, func, machine):
+        return True
+
+    def apply(self, schedule, machine):
+        pass
+
+
+class Vectors:
+    """One vector loop, unrolled or not."""
+
+    name, about = "test.vectors", "A vectorised loop."
+
+    def fits(self, task):
+        return ""
+
+    def generate(self, schedule, choose, task):
+        (loop,) = schedule.get_loops(schedule.get_blocks()[-1])
+        _, inner = schedule.split(loop, [None, choose("lanes", [1, 8, 16])])
+        schedule.vectorize(inner)
+
+
+@pytest.fixture
+def slow_rules():
+    """Rules whose schedules are slow, and a space with faster ones."""
+
+    class Plugin:
+        DLC_API = "0.1"
+
+        @hookimpl
+        def dlc_schedule_rules(self):
+            return [SlowRule()]
+
+        @hookimpl
+        def dlc_search_spaces(self):
+            return [Vectors()]
+
+    llvm = pytest.importorskip("dlc_backend_llvm.plugin", reason="the package dlc-backend-llvm is missing")
+    with fresh_registry({"slow": Plugin(), "tune": plugin, "llvm": llvm}):
+        yield
+
+
+def near_record(size: int, lanes: int, target: str = "llvm", **fields) -> Record:
+    func = double(size)
+    made = candidate(Vectors(), Task(func, dlc.Target(target)), replay({"lanes": str(lanes)}))
+    family, extents = family_of(func)
+    known = {"family": family, "extents": extents, "space": Vectors.name, "name": "double"}
+    return record_of(func, target, **{**known, "point": made.point, "trace": made.trace.to_json(), **fields})
+
+
+@pytest.mark.parametrize(
+    ("size", "lanes", "mode", "rule"),
+    [
+        (4096, 16, "nearest", "tuned"),
+        (2048, 16, "nearest", "tuned"),
+        (1024, 16, "nearest", "test.slow"),
+        (4096, 16, "exact", "test.slow"),
+        (4096, 1, "nearest", "test.slow"),
+    ],
+    ids=["the same size", "near", "far", "exact only", "not predicted faster"],
+)
+def test_kernels_take_near_records_that_are_predicted_faster(path, slow_rules, size, lanes, mode, rule):
+    with Database() as database, config.override({RECORDS: mode}):
+        database.add(near_record(4096, lanes, compiler="0.0.1"))
+        exe = dlc.build(double(size), "llvm")
+    (kernel,) = exe.explain().kernels
+    assert kernel.rule == rule
+    np.testing.assert_array_equal(exe(np.ones(size, np.float32)), 2)
+    if rule == "tuned":
+        what = "measured by dlc 0.0.1" if size == 4096 else "nearest record, double 4096"
+        assert what in kernel.origin
+        assert "predicted" in kernel.origin
 
 
 def test_without_a_database_no_library_of_databases_is_imported(tmp_path):

@@ -31,14 +31,12 @@ class CheckedTrace(Trace):
 
     def __init__(self, text: str, target: Target) -> None:
         super().__init__()
-        self.text = text
-        self.target = target
+        self._text = text
+        self._target = target
+        self._trace: Trace | None = None
 
     def replay(self, schedule: Any, *, after_step: Callable[[], None] = lambda: None) -> None:
-        try:
-            trace = Trace.from_json(self.text)
-        except DlcError as error:
-            raise ScheduleError(error.what, why=error.why) from error
+        trace = self._trace = self._trace or self._read()
         if len(trace.steps) > MAX_STEPS:
             raise ScheduleError(f"a trace of {len(trace.steps)} steps", why=f"at most {MAX_STEPS} are legal")
         end = time.thread_time() + MAX_SECONDS
@@ -51,7 +49,13 @@ class CheckedTrace(Trace):
                 raise ScheduleError(f"a trace makes a program of more than {MAX_STATEMENTS} statements")
 
         trace.replay(schedule, after_step=check)
-        check_limits(schedule.func, self.target.describe())
+        check_limits(schedule.func, self._target.describe())
+
+    def _read(self) -> Trace:
+        try:
+            return Trace.from_json(self._text)
+        except DlcError as error:
+            raise ScheduleError(error.what, why=error.why) from error
 
 
 __all__ = ["CheckedTrace"]
