@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.hooks import Declaration, hookimpl
+from dlc_core.hooks import Command, Declaration, Deferred, hookimpl
 from dlc_core.support.lazy import lazy
 from dlc_tune.records import locations, sources
 
@@ -30,3 +30,26 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
 @hookimpl
 def dlc_schedule_state() -> str:
     return sources.state()
+
+
+@hookimpl
+def dlc_tuners() -> Iterable[Declaration]:
+    return [Deferred("tune", "dlc_tune.tuner:TUNER")]
+
+
+@hookimpl
+def dlc_search_spaces() -> Iterable[Declaration]:
+    names = ("decisions", "mutations")
+    return [Deferred(name, f"dlc_tune.spaces.{name}:SPACE") for name in names]
+
+
+@hookimpl
+def dlc_search_strategies() -> Iterable[Declaration]:
+    names = ("random", "grid", "evolutionary", "optuna")
+    return [Deferred(name, f"dlc_tune.strategies.{name}:STRATEGY") for name in names]
+
+
+@hookimpl
+def dlc_commands() -> Iterable[Command]:
+    about = "Search for faster schedules of a model's kernels, and keep them for compiles."
+    return [Command("tune", "dlc_tune.cli.tune:tune", about)]

@@ -24,8 +24,8 @@ POOL = 4
 """The candidates in the pool for each one that is measured."""
 ATTEMPTS = 8
 """Points that are made at most for each place in the pool."""
-REDRAWN = 0.3
-"""The probability with which a mutation answers a question again; at least one is answered again."""
+CHANGES = 2
+"""The expected number of questions that a mutation answers again; at least one is."""
 NEIGHBOUR = 0.5
 """The probability with which a new answer is a neighbour of the old one: options are often sizes in order."""
 RANDOM = 0.15
@@ -94,6 +94,7 @@ class EvolutionarySearch:
     def _mutation(self, point: Point) -> Answer:
         """Answers as in a point, some of them changed."""
         certain = self._random.randrange(max(1, len(point)))
+        redrawn = (CHANGES - 1) / max(1, len(point))
         asked = 0
 
         def answer(question: Question) -> int:
@@ -101,7 +102,7 @@ class EvolutionarySearch:
             asked += 1
             text, count = point.get(question.name), len(question.options)
             old = question.options.index(text) if text in question.options else question.default
-            if count == 1 or (asked - 1 != certain and self._random.random() >= REDRAWN):
+            if count == 1 or (asked - 1 != certain and self._random.random() >= redrawn):
                 return old
             if self._random.random() < NEIGHBOUR:
                 return max(0, min(count - 1, old + self._random.choice((-1, 1))))

@@ -1,0 +1,214 @@
+"""`dlc tune`"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from dlc_core.cli.arrays import read_arrays
+from dlc_core.cli.options import (
+    Decided,
+    Disabled,
+    Json,
+    OptLevel,
+    Precision,
+    Rules,
+    Shapes,
+    ShowProgress,
+    TargetTexts,
+    Threads,
+    compile_options,
+    console,
+    overrides,
+    parse_shapes,
+)
+from dlc_core.cli.tables import print_records
+from dlc_core.diag import UsageError
+from dlc_core.plugin.registry import registry
+from dlc_tune.model import ModelResult, Progress
+from dlc_tune.tuner import SPACES, STRATEGY
+from dlc_tune.tuner import tune as search
+
+SHOWN = 12
+"""The kernels of the live table."""
+
+
+def tune(
+    model: Annotated[Path | None, typer.Argument(help="A model file.", metavar="MODEL")] = None,
+    seconds: Annotated[float, typer.Option("--seconds", "-s", min=1, help="The budget.")] = 60.0,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="At most this many candidates of each kernel.")
+    ] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option("--space", help="A search space; several are searched in order. --list shows all."),
+    ] = None,
+    strategy: Annotated[str, typer.Option("--strategy", help="The search strategy. --list shows all.")] = (
+        STRATEGY
+    ),
+    database: Annotated[
+        str | None,
+        typer.Option("--database", "-d", help="Where records go: a path, or a URL such as postgresql://..."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Measure on the workers of this Dask scheduler: tcp://HOST:PORT."),
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Candidates of a round.")] = 8,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.")] = 0,
+    together: Annotated[
+        Path | None, typer.Option("--inputs", help="Inputs in a .npz file; random ones by default.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="List spaces and strategies, and end.")] = False,
+    target: TargetTexts = None,
+    threads: Threads = None,
+    shape: Shapes = None,
+    opt_level: OptLevel = 3,
+    precision: Precision = "float32",
+    rule: Rules = None,
+    disable: Disabled = None,
+    decided: Decided = None,
+    show_progress: ShowProgress = None,
+    as_json: Json = False,
+) -> None:
+    """Search for faster schedules of a model's kernels, and keep them for compiles.
+
+    Each kernel gets a part of the budget by the time that it may still save. Candidates are built and run in
+    processes of their own. The best are compared with the default schedule, interleaved; one is kept if it is
+    faster beyond the noise with the same results. Compiles use it from then on: `dlc explain` says where
+    each schedule comes from, `dlc records` lists what is kept.
+
+    Ctrl-C ends the search and keeps what was found. The next run goes on from there.
+
+    Examples:
+
+    - `dlc tune model.onnx --seconds 60`
+    - `dlc tune model.onnx -t "llvm -mcpu=znver4" --threads 1`
+    - `dlc tune model.onnx --space sketches --strategy random --trials 32`
+    - `dlc tune model.onnx --database postgresql://tuner@db/records`
+    - `dlc tune model.onnx --cluster tcp://scheduler:8786`
+    - `dlc tune --list`
+    """
+    if show:
+        print_records(_choices(), as_json=as_json)
+        return
+    if model is None:
+        raise UsageError("no model is given", hint="dlc tune MODEL; `dlc tune --help` shows examples")
+    shapes = parse_shapes(shape)
+    config = overrides(rule, disable, decided)
+    options = compile_options(
+        target, None, "preference", threads, shapes, opt_level, precision, config, False
+    )
+    for name in ("cache", "place", "placement"):
+        del options[name]
+    with _live(show_progress) as report:
+        result = search(
+            model,
+            seconds=seconds,
+            trials=trials,
+            space=tuple(space or SPACES),
+            strategy=strategy,
+            database=database,
+            cluster=cluster,
+            batch=batch,
+            seed=seed,
+            inputs=None if together is None else read_arrays(together),
+            sizes={name: value for name, value in shapes.items() if isinstance(value, int)},
+            progress=report,
+            **options,
+        )
+    assert isinstance(result, ModelResult)
+    if as_json:
+        typer.echo(json.dumps(_record(result), indent=2))
+        return
+    print_records(_rows(result))
+    for line in _summary(result):
+        console().print(escape(line))
+
+
+def _choices() -> list[dict[str, Any]]:
+    known = registry()
+    kinds: Mapping[str, Any] = {"space": known.search_spaces, "strategy": known.search_strategies}
+    return [
+        {"kind": kind, "name": each.name, "about": each.about}
+        for kind, category in kinds.items()
+        for each in category.values()
+    ]
+
+
+def _rows(result: ModelResult) -> list[dict[str, Any]]:
+    found = []
+    for each in result.results:
+        kept = each.chosen is not None and not result.withdrawn
+        found.append(
+            {
+                "kernel": each.task.name,
+                "trials": each.trials,
+                "failed": each.failed,
+                "result": f"{each.ratio:.3f} of the default's time" if kept else "default",
+                "space": each.chosen.space if kept and each.chosen else "",
+                "why": "" if kept else each.why or result.withdrawn,
+            }
+        )
+    return found
+
+
+def _summary(result: ModelResult) -> Iterator[str]:
+    for name, why in result.left_out.items():
+        yield f"not tuned: {name}: {why}"
+    yield f"{result.trials} trials in {result.seconds:.0f} s; {len(result.chosen)} schedules are kept"
+    if result.interrupted:
+        yield "interrupted: the records until then are kept, and the next run goes on from there"
+    if result.withdrawn:
+        yield f"the schedules were withdrawn: {result.withdrawn}"
+    elif result.ratio is not None:
+        yield f"the whole model takes {result.ratio:.3f} ± {result.noise:.3f} of its time before"
+
+
+def _record(result: ModelResult) -> dict[str, Any]:
+    return {
+        "kernels": _rows(result),
+        "ratio": result.ratio,
+        "noise": result.noise,
+        "trials": result.trials,
+        "seconds": result.seconds,
+        "withdrawn": result.withdrawn,
+        "interrupted": result.interrupted,
+        "left_out": dict(result.left_out),
+    }
+
+
+@contextmanager
+def _live(forced: bool | None) -> Iterator[Callable[[Progress], None]]:
+    """A table on stderr that shows the search while it runs."""
+    out = Console(stderr=True)
+    if not (sys.stderr.isatty() if forced is None else forced):
+        yield lambda _: None
+        return
+    with Live(console=out, refresh_per_second=4, transient=True) as live:
+        yield lambda progress: live.update(_table(progress))
+
+
+def _table(progress: Progress) -> Table:
+    total, best = (sum(getattr(line, name) for line in progress.lines) for name in ("default", "best"))
+    ratio = f"{best / total:.3f} of the default" if total else ""
+    caption = f"{progress.now}; {progress.left:.0f} s left; kernels: {ratio}"
+    table = Table(box=None, caption=caption, caption_justify="left")
+    for title in ("kernel", "default ms", "best ms", "trials", "state"):
+        table.add_column(title, justify="left" if title in ("kernel", "state") else "right")
+    for line in progress.lines[:SHOWN]:
+        state = line.state
+        table.add_row(line.name, f"{line.default:.4f}", f"{line.best:.4f}", str(line.trials), state)
+    if len(progress.lines) > SHOWN:
+        table.add_row(f"and {len(progress.lines) - SHOWN} more", "", "", "", "")
+    return table

@@ -1,0 +1,237 @@
+"""Tuning of a whole model within a budget: which kernel gets the next round of the search.
+
+Each round goes to the kernel with the largest expected gain: the milliseconds that it takes in a call of the
+model, times the part of them that a round may still save. That part is taken from what the rounds before have
+saved, and halves with every round without a gain. Time for the comparisons with the default is kept back.
+
+At the end the whole model with the chosen schedules is compared with the model without them, interleaved. If
+it is slower beyond the noise, or its results differ, all of them are withdrawn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dlc_core import driver
+from dlc_core.passes import PassContext
+from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.measure.timing import time_calls
+from dlc_core.support.record import record
+from dlc_tune.measuring.comparing import Ratios, disagreement, interleave
+from dlc_tune.measuring.execute import calls_for
+from dlc_tune.measuring.job import Measurer
+from dlc_tune.records.record import CHOSEN, Record
+from dlc_tune.search import KernelSearch, NoStore, Result, Store
+from dlc_tune.space import Space
+from dlc_tune.strategy import Strategy
+from dlc_tune.task import kernel_key
+from dlc_tune.tasks import ModelTasks, Part
+
+BATCH = 8
+"""Candidates of a round."""
+HOPE = 0.3
+"""The part of a kernel's time that the first round may save."""
+NEGLIGIBLE = 0.002
+"""Kernels that take less than this part of a call are not tuned."""
+KEPT_BACK = 0.25
+"""The part of the budget for comparisons."""
+COMPARE_SECONDS = 3.0
+"""The time of the comparison of whole models."""
+
+
+@record(frozen=True)
+class Line:
+    """The state of one kernel, for progress reports. Times are milliseconds of one call of the model."""
+
+    name: str
+    default: float
+    best: float
+    trials: int
+    state: str
+
+
+@record(frozen=True)
+class Progress:
+    """A snapshot: kernels, seconds that have passed and that are left, what is done now."""
+
+    lines: tuple[Line, ...]
+    passed: float
+    left: float
+    now: str
+
+
+@record(frozen=True, eq=False)
+class ModelResult:
+    """What tuning a model found.
+
+    `ratio` is the time of a call of the tuned model over that of the untuned one, by an interleaved
+    comparison, and `noise` the half width of its interval; None if there was no such comparison.
+    """
+
+    results: tuple[Result, ...]
+    ratio: float | None = None
+    noise: float | None = None
+    withdrawn: str = ""
+    """Why the chosen schedules were withdrawn; empty if they were not."""
+    interrupted: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def chosen(self) -> tuple[Record, ...]:
+        """The records that compiles use from now on."""
+        return () if self.withdrawn else tuple(r.chosen for r in self.results if r.chosen is not None)
+
+    @property
+    def trials(self) -> int:
+        return sum(result.trials for result in self.results)
+
+
+@dataclass
+class _Kernel:
+    part: Part
+    search: KernelSearch
+    rounds_in_vain: int = 0
+    last_gain: float = HOPE
+    result: Result | None = None
+
+    @property
+    def expected_gain(self) -> float:
+        """Milliseconds of a call that the next round is expected to save."""
+        if self.search.has_ended or self.result is not None:
+            return 0.0
+        return self.part.milliseconds * max(self.last_gain, 0.02) * 0.5**self.rounds_in_vain
+
+    def line(self) -> Line:
+        default, best = self.search.default, self.search.best_seconds
+        share = 1.0 if not default or not default.best or best is None else best / default.best
+        state = "waiting" if default is None else "searched" if self.result is None else "kept the default"
+        if self.result is not None and self.result.chosen is not None:
+            state, share = "chosen", self.result.ratio
+        elif self.result is not None:
+            share = 1.0
+        ours = self.part.milliseconds
+        return Line(self.part.task.name, ours, ours * share, self.search.trials, state)
+
+
+class ModelTuner:
+    """Tunes the kernels of a model. `run` may be interrupted by Ctrl-C: what was found until then is kept."""
+
+    def __init__(
+        self,
+        tasks: ModelTasks,
+        spaces: Sequence[Space],
+        strategy: Strategy,
+        measurer: Measurer,
+        store: Store | None = None,
+        *,
+        seed: int = 0,
+        batch: int = BATCH,
+        max_trials: int | None = None,
+        progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self._tasks, self._measurer, self._store = tasks, measurer, store or NoStore()
+        self._batch, self._max_trials, self._progress = batch, max_trials, progress
+        least = NEGLIGIBLE * sum(part.milliseconds for part in tasks.parts)
+        self._kernels = [
+            _Kernel(part, KernelSearch(part.task, spaces, strategy, measurer, self._store, seed))
+            for part in tasks.parts
+            if part.milliseconds >= least
+        ]
+        self._start = self._end = 0.0
+
+    def run(self, seconds: float) -> ModelResult:
+        """Search for about `seconds`."""
+        self._start = time.monotonic()
+        self._end = self._start + seconds
+        interrupted = False
+        try:
+            self._search(self._start + seconds * (1 - KEPT_BACK))
+        except KeyboardInterrupt:
+            interrupted = True
+        try:
+            self._conclude(interrupted)
+        except KeyboardInterrupt:
+            interrupted = True
+        results = tuple(each.result for each in self._kernels if each.result is not None)
+        found = ModelResult(results, interrupted=interrupted, left_out=self._tasks.left_out)
+        if found.chosen and not interrupted:
+            self._report("comparing the whole model with the untuned one")
+            found = self._verified(found)
+        return replace(found, seconds=time.monotonic() - self._start)
+
+    def _search(self, end: float) -> None:
+        while time.monotonic() < end:
+            kernel = max(self._kernels, key=lambda each: each.expected_gain, default=None)
+            if kernel is None or kernel.expected_gain <= 0.0:
+                return
+            self._report(f"searching {kernel.part.task.name}")
+            before = kernel.search.best_seconds
+            kernel.search.go_on(self._batch)
+            after = kernel.search.best_seconds
+            if before is not None and after is not None and after < before:
+                kernel.last_gain, kernel.rounds_in_vain = 1 - after / before, 0
+            elif before is not None:
+                kernel.rounds_in_vain += 1
+            if self._max_trials is not None and kernel.search.trials >= self._max_trials:
+                self._finish(kernel)
+
+    def _conclude(self, interrupted: bool) -> None:
+        """Compare the best candidates of each kernel with its default, the largest gains first."""
+        waiting = [each for each in self._kernels if each.result is None and each.search.best]
+        waiting.sort(key=lambda each: each.line().best - each.line().default)
+        for kernel in waiting:
+            if interrupted or (time.monotonic() > self._end and kernel is not waiting[0]):
+                return
+            self._finish(kernel)
+
+    def _finish(self, kernel: _Kernel) -> None:
+        self._report(f"comparing {kernel.part.task.name} with its default")
+        kernel.result = kernel.search.conclude()
+
+    def _verified(self, found: ModelResult) -> ModelResult:
+        """Compare the whole model, and withdraw the schedules if it is slower or its results differ."""
+        tuned = tuned_model(self._tasks, found.chosen)
+        why, ratios = compare_models(tuned, self._tasks.exe, self._tasks.inputs)
+        if not why and ratios is not None and ratios.ratio - ratios.noise > 1:
+            why = f"the whole model took {ratios.ratio:.3f} ± {ratios.noise:.3f} of the untuned one's time"
+        if why:
+            for each in found.chosen:
+                self._store.forget(kernel=each.kernel, target=each.target, state=CHOSEN, time=each.time)
+        if ratios is None:
+            return replace(found, withdrawn=why)
+        return replace(found, ratio=ratios.ratio, noise=ratios.noise, withdrawn=why)
+
+    def _report(self, now: str) -> None:
+        passed = time.monotonic() - self._start
+        left = max(0.0, self._end - time.monotonic())
+        self._progress(Progress(tuple(each.line() for each in self._kernels), passed, left, now))
+
+
+def tuned_model(tasks: ModelTasks, records: Sequence[Record]) -> Executable:
+    """The model of the tasks, compiled with the schedules of records and no others."""
+    traces = {each.kernel: each.trace for each in records}
+    with PassContext.current().with_(tuner=lambda func, target: traces.get(kernel_key(func))):
+        return driver.compile(tasks.model, tasks.target, cache=False, **tasks.options)
+
+
+def compare_models(
+    tuned: Executable, untuned: Executable, inputs: Any, seconds: float = COMPARE_SECONDS
+) -> tuple[str, Ratios | None]:
+    """Compare two executables of a model: how their results differ, or an empty text and the times."""
+    ours, theirs = tuned.bind(inputs), untuned.bind(inputs)
+    ours()
+    theirs()
+    wrong = disagreement(ours.outputs, theirs.outputs)
+    if wrong:
+        return f"the results differ: {wrong}", None
+    number = calls_for(lambda count: time_calls(theirs, count), 0.01)
+    return "", interleave(
+        lambda: time_calls(ours, number) / number, lambda: time_calls(theirs, number) / number, seconds
+    )
+
+
+__all__ = ["Line", "ModelResult", "ModelTuner", "Progress", "compare_models", "tuned_model"]

@@ -1,0 +1,262 @@
+"""The search for one kernel: rounds of candidates, then a comparison with the default schedule.
+
+    search = KernelSearch(task, spaces, strategy, measurer, database)
+    while search.go_on(8):              a round: ask, build, run, record, tell
+        ...
+    result = search.conclude()          the best candidates against the default, interleaved
+
+The spaces are searched one after the other; each learns from the results of those before. What is measured is
+recorded at once, so nothing but the round under way is lost when the tuner ends. Later searches for the same
+kernel go on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dlc_core.plugin.registry import registry
+from dlc_core.schedule import Trace
+from dlc_core.support.record import record
+from dlc_core.version import __version__
+from dlc_tune.choices import replay
+from dlc_tune.measuring.job import OK, Comparison, Job, Measurer, Outcome
+from dlc_tune.records.family import family_of
+from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
+from dlc_tune.space import Candidate, Space, candidate
+from dlc_tune.strategy import Search, Strategy, Tried
+from dlc_tune.task import Task
+
+PATIENCE = 3
+"""Rounds without a gain after which the search goes on to the next space."""
+GAIN = 0.01
+"""The part of the best time by which a candidate must be better to count as a gain."""
+COMPARED = 3
+"""How many of the best candidates are compared with the default at the end, until one is faster."""
+PROMISING = 1.03
+"""Candidates are compared if they take at most this multiple of the default's time: single measurements are
+noisy in both directions."""
+
+
+class Store(Protocol):
+    """Where records go, and come from."""
+
+    def add(self, record: Record) -> object: ...
+
+    def of_kernel(self, kernel: str, target: str | None = None) -> list[Record]: ...
+
+    def forget(self, **equal: object) -> int: ...
+
+
+class NoStore:
+    """Keeps nothing."""
+
+    def add(self, record: Record) -> object:
+        return None
+
+    def of_kernel(self, kernel: str, target: str | None = None) -> list[Record]:
+        return []
+
+    def forget(self, **equal: object) -> int:
+        return 0
+
+
+@record(frozen=True)
+class Result:
+    """What the search for one kernel found.
+
+    `chosen` is the record that compiles use from now on; None if nothing was faster than the default beyond
+    the noise with the same results, and `why` says what was measured.
+    """
+
+    task: Task
+    default: Outcome
+    chosen: Record | None
+    comparison: Comparison | None
+    trials: int
+    failed: int
+    """Trials that could not be built or run."""
+    why: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The time of the schedule in use over that of the default: 1 if nothing was chosen."""
+        return 1.0 if self.chosen is None or self.comparison is None else self.comparison.ratio
+
+
+@dataclass
+class KernelSearch:
+    """The state of a search."""
+
+    task: Task
+    spaces: Sequence[Space]
+    strategy: Strategy
+    measurer: Measurer
+    store: Store = field(default_factory=NoStore)
+    seed: int = 0
+    trials: int = 0
+    failed: int = 0
+    default: Outcome | None = None
+    best: list[Tried] = field(default_factory=list)
+    """The measured candidates, the fastest first."""
+    _waiting: list[Space] = field(default_factory=list)
+    _search: Search | None = None
+    _rounds_without_gain: int = 0
+    _known: list[Tried] = field(default_factory=list)
+    _has_ended: bool = False
+
+    def __post_init__(self) -> None:
+        self._waiting = [space for space in self.spaces if not space.fits(self.task)]
+        self._has_ended = not self._waiting
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nothing left to try."""
+        return self._has_ended
+
+    @property
+    def unit(self) -> str:
+        """The unit of measured costs."""
+        measure = registry().measures.get(self.task.target.kind.name)
+        return "seconds" if measure is None else str(measure.unit)
+
+    @property
+    def best_seconds(self) -> float | None:
+        """The least measured cost, of the default or of a candidate."""
+        costs = [self.default.best if self.default else None, self.best[0].seconds if self.best else None]
+        return min((cost for cost in costs if cost is not None), default=None)
+
+    def job(self, trace: Trace | None) -> Job:
+        """The job that measures a schedule of the kernel; None is the default schedule."""
+        task = self.task
+        text = None if trace is None else trace.to_json()
+        return Job(task.func, str(task.target), text, dict(task.settings), dict(task.sizes))
+
+    def measure_default(self) -> Outcome:
+        """Measure the schedule of the rules, once."""
+        if self.default is None:
+            ((_, self.default),) = self.measurer.measure([self.job(None)])
+        return self.default
+
+    def go_on(self, count: int) -> bool:
+        """Try at most `count` candidates. Returns False if there are none left, or the default cannot be
+        measured.
+        """
+        if self._has_ended or self.measure_default().state != OK:
+            self._has_ended = True
+            return False
+        search = self._current()
+        asked = [] if search is None else search.ask(count)
+        if search is None or not asked:
+            return self._next_space()
+        before = self.best_seconds
+        tried = self._measured(asked)
+        search.tell(tried)
+        self._known += tried
+        self.best = sorted((*self.best, *(t for t in tried if t.seconds is not None)), key=_seconds)
+        after = self.best_seconds
+        gained = before is not None and after is not None and after < before * (1 - GAIN)
+        self._rounds_without_gain = 0 if gained else self._rounds_without_gain + 1
+        return True if self._rounds_without_gain < PATIENCE else self._next_space()
+
+    def conclude(self) -> Result:
+        """Compare the best candidates with the default, and record the first one that is faster."""
+        default = self.measure_default()
+        if default.state != OK or default.best is None:
+            return self._result(None, None, f"the default schedule could not be measured: {default.why}")
+        promising = [each for each in self.best if _seconds(each) <= default.best * PROMISING]
+        comparison = None
+        for each in promising[:COMPARED]:
+            comparison = self.measurer.compare(self.job(each.candidate.trace), self.job(None))
+            if comparison.is_faster:
+                chosen = self._record(each.candidate, CHOSEN, Outcome(OK, comparison.candidate), comparison)
+                self.store.add(chosen)
+                return self._result(chosen, comparison)
+        return self._result(None, comparison, _why_not(self, comparison))
+
+    def _current(self) -> Search | None:
+        if self._search is None and self._waiting:
+            space = self._waiting[0]
+            self._search = self.strategy.start(self.task, space, self.seed)
+            earlier = self._known or list(self._recorded(space))
+            if earlier:
+                self._search.tell(earlier)
+                self._known = self._known or earlier
+                self.best = sorted((t for t in self._known if t.seconds is not None), key=_seconds)
+        return self._search
+
+    def _next_space(self) -> bool:
+        del self._waiting[:1]
+        self._search, self._rounds_without_gain = None, 0
+        self._has_ended = not self._waiting
+        return bool(self._waiting)
+
+    def _recorded(self, space: Space) -> Iterator[Tried]:
+        """The results of earlier searches in this space, on this machine."""
+        machine = machine_of(self.task.context.target.describe())
+        for each in self.store.of_kernel(self.task.key, str(self.task.target)):
+            if (each.space, each.machine, each.compiler) != (space.name, machine, __version__):
+                continue
+            made = candidate(space, self.task, replay(each.point))
+            if isinstance(made, Candidate):
+                yield Tried(made, each.seconds if each.outcome == OK else None)
+
+    def _measured(self, asked: Sequence[Candidate]) -> list[Tried]:
+        found: list[Tried] = []
+        for number, outcome in self.measurer.measure([self.job(each.trace) for each in asked]):
+            self.trials += 1
+            self.failed += outcome.state != OK
+            made = asked[number]
+            self.store.add(self._record(made, TRIED, outcome, None))
+            found.append(Tried(made, outcome.best))
+        return found
+
+    def _record(self, made: Candidate, state: str, outcome: Outcome, comparison: Comparison | None) -> Record:
+        task, description = self.task, self.task.context.target.describe()
+        family, extents = family_of(task.func)
+        return Record(
+            kernel=task.key,
+            target=str(task.target),
+            processor=task.target.identity,
+            family=family,
+            extents=extents,
+            space=made.space,
+            point=dict(made.point),
+            trace=made.trace.to_json(),
+            state=state,
+            outcome=outcome.state,
+            seconds=outcome.best,
+            default_seconds=min(comparison.default) if comparison and comparison.default else None,
+            noise=None if comparison is None else comparison.noise,
+            unit=self.unit,
+            threads=description.cores,
+            machine=machine_of(description),
+            name=task.name,
+            compiler=__version__,
+            time=time.time(),
+        )
+
+    def _result(self, chosen: Record | None, comparison: Comparison | None, why: str = "") -> Result:
+        return Result(self.task, self.measure_default(), chosen, comparison, self.trials, self.failed, why)
+
+
+def _seconds(tried: Tried) -> float:
+    return float("inf") if tried.seconds is None else tried.seconds
+
+
+def _why_not(search: KernelSearch, comparison: Comparison | None) -> str:
+    if not search.best:
+        reasons = [reason for space in search.spaces if (reason := space.fits(search.task))]
+        return reasons[0] if reasons and not search.trials else "no candidate could be measured"
+    if comparison is None:
+        return "no candidate came near the default"
+    if comparison.state != OK:
+        return f"the comparison failed: {comparison.why}"
+    if not comparison.same_results:
+        return f"the results differ: {comparison.why}"
+    return f"not faster beyond the noise: {comparison.ratio:.3f} ± {comparison.noise:.3f} of the default"
+
+
+__all__ = ["KernelSearch", "NoStore", "Result", "Store"]

@@ -1,0 +1,190 @@
+"""The tuner that `dlc.tune` calls.
+
+import dlc_core as dlc
+
+result = dlc.tune("model.onnx", seconds=60)          a model: budget over all of its kernels
+result = dlc.tune(prim_func, "llvm", trials=64)      a single kernel
+result = dlc.tune(prim_func, space=my_template)      in a space of one's own
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dlc_core.diag import UsageError
+from dlc_core.driver import find_target
+from dlc_core.plugin.registry import registry
+from dlc_core.schedule import Schedule
+from dlc_core.tir.stmt import PrimFunc
+from dlc_tune.measuring.job import Measurer
+from dlc_tune.measuring.local import LocalMeasurer
+from dlc_tune.model import BATCH, KEPT_BACK, Line, ModelResult, ModelTuner, Progress
+from dlc_tune.records.database import Database
+from dlc_tune.search import KernelSearch, NoStore, Result, Store
+from dlc_tune.space import Space
+from dlc_tune.strategy import Strategy
+from dlc_tune.task import Task
+from dlc_tune.tasks import tasks_of
+
+SPACES = ("decisions", "mutations")
+"""The spaces that are searched if none is named."""
+STRATEGY = "evolutionary"
+SECONDS = 60.0
+TRIALS = 64
+
+DatabaseLike = Store | str | Path | None
+"""A database, its URL or its path; None is that of the setting `records`."""
+SpaceLike = Space | str
+
+
+def tune(
+    subject: Any,
+    target: Any = None,
+    *,
+    seconds: float | None = None,
+    trials: int | None = None,
+    space: SpaceLike | Sequence[SpaceLike] = SPACES,
+    strategy: Strategy | str = STRATEGY,
+    database: DatabaseLike = None,
+    measurer: Measurer | None = None,
+    cluster: str | None = None,
+    batch: int = BATCH,
+    seed: int = 0,
+    keep: bool = True,
+    progress: Callable[[Progress], None] = lambda _: None,
+    inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    sizes: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> ModelResult | Result:
+    """Search for faster schedules of a model or of a single kernel, and keep what was found.
+
+    `subject` is a PrimFunc or an unscheduled `Schedule` of one, or a model as `compile` takes it; `options`
+    are those of `compile`. `seconds` is the budget, for a model 60 by default; `trials` limits the measured
+    candidates of each kernel, for a single kernel 64 by default.
+
+    `space` and `strategy` are values or names (`dlc tune --list`). Spaces are searched in order.
+
+    Results go to `database`: a path, a URL of SQLAlchemy, or None for the usual one. `keep=False` keeps
+    nothing. Compiles use a schedule only if it was faster than the default beyond the noise, with the same
+    results.
+
+    `measurer` builds and runs candidates; by default processes of their own on this machine, or with
+    `cluster` the workers of a Dask scheduler, `"tcp://host:8786"`.
+
+    `inputs` of a model are what its kernels are weighed with; `sizes` are values of symbolic dims.
+    """
+    spaces = [_space(each) for each in ([space] if _is_one(space) else space)]
+    chosen_strategy = registry().search_strategies[strategy] if isinstance(strategy, str) else strategy
+    _check_budget(seconds, trials, batch)
+    with _store(database, keep) as store, _measurer(measurer, cluster, target) as found:
+        if isinstance(subject, (PrimFunc, Schedule)):
+            func = subject.func if isinstance(subject, Schedule) else subject
+            task = Task(func, find_target(target), func.name, settings=dict(options.get("config") or {}))
+            search = KernelSearch(task, spaces, chosen_strategy, found, store, seed)
+            return _tune_kernel(search, seconds, trials, batch, progress)
+        tasks = tasks_of(subject, target, inputs=inputs, sizes=sizes, **options)
+        tuner = ModelTuner(
+            tasks,
+            spaces,
+            chosen_strategy,
+            found,
+            store,
+            seed=seed,
+            batch=batch,
+            max_trials=trials,
+            progress=progress,
+        )
+        return tuner.run(SECONDS if seconds is None else seconds)
+
+
+def _tune_kernel(
+    search: KernelSearch,
+    seconds: float | None,
+    trials: int | None,
+    batch: int,
+    progress: Callable[[Progress], None],
+) -> Result:
+    start = time.monotonic()
+    end = start + (float("inf") if seconds is None else seconds * (1 - KEPT_BACK))
+    most = TRIALS if seconds is None and trials is None else trials
+
+    def report(now: str) -> None:
+        passed = time.monotonic() - start
+        left = 0.0 if seconds is None else max(0.0, seconds - passed)
+        default = search.measure_default().best or 0.0
+        best = search.best_seconds or default
+        line = Line(search.task.name, 1e3 * default, 1e3 * best, search.trials, "searched")
+        progress(Progress((line,), passed, left, now))
+
+    with suppress(KeyboardInterrupt):
+        while time.monotonic() < end and (most is None or search.trials < most):
+            count = batch if most is None else min(batch, most - search.trials)
+            if not search.go_on(count):
+                break
+            report(f"searching {search.task.name}")
+    return search.conclude()
+
+
+def _is_one(space: Any) -> bool:
+    return isinstance(space, str) or hasattr(space, "generate")
+
+
+def _space(space: SpaceLike) -> Space:
+    found: Space = registry().search_spaces[space] if isinstance(space, str) else space
+    if not (hasattr(found, "generate") and hasattr(found, "fits")):
+        raise UsageError(
+            f"a {type(found).__name__} is no search space",
+            hint="a space has `name`, `about`, `fits(task)` and `generate(schedule, choose, task)`",
+        )
+    return found
+
+
+def _check_budget(seconds: float | None, trials: int | None, batch: int) -> None:
+    for what, value, least in (("seconds", seconds, 0), ("trials", trials, 1), ("batch", batch, 1)):
+        if value is not None and not value >= least:
+            raise UsageError(f"{what}={value} is no budget", hint=f"at least {least}")
+
+
+@contextmanager
+def _store(database: DatabaseLike, keep: bool) -> Iterator[Store]:
+    """The database, which is closed at the end if it is opened here."""
+    if not keep:
+        yield NoStore()
+    elif database is None or isinstance(database, (str, Path)):
+        with Database(database) as opened:
+            yield opened
+    else:
+        yield database
+
+
+@contextmanager
+def _measurer(measurer: Measurer | None, cluster: str | None, target: Any) -> Iterator[Measurer]:
+    """The measurer, which is closed at the end if it is made here."""
+    if measurer is not None:
+        yield measurer
+        return
+    if cluster is None:
+        made: Measurer = LocalMeasurer()
+    else:
+        made = import_module("dlc_tune.measuring.cluster").measurer_for(cluster, target)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class Tuner:
+    """The declaration of the tuner."""
+
+    name = "tune"
+    tune = staticmethod(tune)
+
+
+TUNER = Tuner()
+
+__all__ = ["SPACES", "STRATEGY", "TUNER", "Tuner", "tune"]
