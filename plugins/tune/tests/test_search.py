@@ -6,9 +6,6 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-
-import dlc_core as dlc
-from dlc_core.diag import UsageError
 from dlc_tune.choices import defaults
 from dlc_tune.measuring.job import BUILD, CRASH, OK, Comparison, Outcome
 from dlc_tune.records.record import CHOSEN, TRIED
@@ -19,6 +16,9 @@ from dlc_tune.spaces.mutations import SPACE as MUTATIONS
 from dlc_tune.strategies.evolutionary import EvolutionaryStrategy
 from dlc_tune.strategies.random import STRATEGY as RANDOM
 from dlc_tune.tuner import tune
+
+import dlc_core as dlc
+from dlc_core.diag import UsageError
 
 DEFAULT = 1.0
 
@@ -72,6 +72,16 @@ class Kept:
         kept = [r for r in self.records if any(getattr(r, k) != v for k, v in equal.items())]
         gone, self.records = len(self.records) - len(kept), kept
         return gone
+
+
+class Blind:
+    """A ranker that knows nothing."""
+
+    def scores(self, task, candidates):
+        return [0.0] * len(candidates)
+
+    def learn(self, task, tried):
+        pass
 
 
 def search_of(task, measurer, store, spaces=(DECISIONS,), strategy=RANDOM):
@@ -148,8 +158,8 @@ def test_records_of_other_machines_and_compilers_are_not_used(task):
 
 def test_mutations_begin_with_what_decisions_found(task):
     measurer = Measured()
-    search = search_of(task, measurer, Kept(), (DECISIONS, MUTATIONS), EvolutionaryStrategy())
-    result = run(search)
+    search = search_of(task, measurer, Kept(), (DECISIONS, MUTATIONS), EvolutionaryStrategy(Blind))
+    result = run(search, rounds=6)
     assert {each.candidate.space for each in search.best} == {"decisions", "mutations"}
     assert result.chosen is not None
     traces = [job.trace for job in measurer.jobs]
