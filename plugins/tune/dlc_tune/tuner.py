@@ -78,7 +78,7 @@ def tune(
 
     `inputs` of a model are what its kernels are weighed with; `sizes` are values of symbolic dims.
     """
-    spaces = [_space(each) for each in ([space] if _is_one(space) else space)]
+    spaces = [_space(each) for each in _listed(space)]
     chosen_strategy = registry().search_strategies[strategy] if isinstance(strategy, str) else strategy
     _check_budget(seconds, trials, batch)
     with _store(database, keep) as store, _measurer(measurer, cluster, target) as found:
@@ -130,8 +130,8 @@ def _tune_kernel(
     return search.conclude()
 
 
-def _is_one(space: Any) -> bool:
-    return isinstance(space, str) or hasattr(space, "generate")
+def _listed(space: SpaceLike | Sequence[SpaceLike]) -> Sequence[SpaceLike]:
+    return space if isinstance(space, Sequence) and not isinstance(space, str) else [space]
 
 
 def _space(space: SpaceLike) -> Space:

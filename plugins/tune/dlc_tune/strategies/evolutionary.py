@@ -20,9 +20,9 @@ from dlc_tune.task import Task
 
 PARENTS = 8
 """The number of measured points that have offspring."""
-POOL = 4
+POOL = 2
 """The candidates in the pool for each one that is measured."""
-ATTEMPTS = 8
+ATTEMPTS = 4
 """Points that are made at most for each place in the pool."""
 CHANGES = 2
 """The expected number of questions that a mutation answers again; at least one is."""
