@@ -65,7 +65,7 @@ class Progress:
 
 @record(frozen=True, eq=False)
 class ModelResult:
-    """What tuning a model found.
+    """The result of tuning a model.
 
     `ratio` is the time of a call of the tuned model over that of the untuned one, by an interleaved
     comparison, and `noise` the half width of its interval; None if there was no such comparison.

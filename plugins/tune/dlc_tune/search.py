@@ -65,7 +65,7 @@ class NoStore:
 
 @record(frozen=True)
 class Result:
-    """What the search for one kernel found.
+    """The result of the search for one kernel.
 
     `chosen` is the record that compiles use from now on; None if nothing was faster than the default beyond
     the noise with the same results, and `why` says what was measured.
