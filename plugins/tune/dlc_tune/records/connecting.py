@@ -45,7 +45,7 @@ def engine_of(url: str) -> Engine:
     try:
         backend = make_url(url).get_backend_name()
         if backend == "sqlite":
-            options["connect_args"] = {"timeout": 1.0, "check_same_thread": False}
+            options["connect_args"] = {"timeout": 0.1, "check_same_thread": False}
             if path is None:  # in memory: one connection is the database
                 options["poolclass"] = StaticPool
         engine = create_engine(url, **options)

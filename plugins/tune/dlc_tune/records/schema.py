@@ -21,6 +21,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    func,
     insert,
     inspect,
     select,
@@ -33,6 +34,8 @@ VERSION = 1
 """The version of the tables."""
 MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {}
 """Changes the tables of a version to those of the next one."""
+LOCK = 0x646C63
+"""The number of the lock under which the tables are made on a server."""
 
 METADATA = MetaData()
 META = Table(
@@ -59,7 +62,7 @@ RECORDS = Table(
 
 def prepare(connection: Connection) -> None:
     """Make the tables, or change those of an older version. Raises DatabaseError for those of a newer one."""
-    if not inspect(connection).has_table(META.name):
+    if not inspect(connection).has_table(META.name) and not _made_by_another(connection):
         METADATA.create_all(connection)
         first = {"version": str(VERSION), "id": uuid.uuid4().hex, "changes": "0"}
         connection.execute(insert(META), [{"name": name, "value": value} for name, value in first.items()])
@@ -74,6 +77,14 @@ def prepare(connection: Connection) -> None:
     for old in range(version, VERSION):
         MIGRATIONS[old](connection)
         set_value(connection, "version", str(old + 1))
+
+
+def _made_by_another(connection: Connection) -> bool:
+    """Whether another process makes the tables at the same time; if so, they exist now."""
+    if connection.dialect.name != "postgresql":  # SQLite has locked the file for this transaction
+        return False
+    connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+    return inspect(connection).has_table(META.name)
 
 
 def value_of(connection: Connection, name: str) -> str:
