@@ -8,11 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dlc_tune.ranking import analytic_ranker, default_ranker, learned_ranker, model
+from dlc_tune.measuring.job import CRASH, OK
+from dlc_tune.ranking import analytic_ranker, default_ranker, features_text, learned_ranker, model
 from dlc_tune.ranking.accesses import unique_bytes
 from dlc_tune.ranking.features import NAMES, Features
 from dlc_tune.ranking.learned import LearnedRanker
+from dlc_tune.ranking.notes import row_of, text_of
+from dlc_tune.ranking.train import train
 from dlc_tune.ranking.weights import load_weights, problem_of, save_weights
+from dlc_tune.records.lines import write_lines
+from dlc_tune.records.record import TRIED, Record
 from dlc_tune.space import Candidate
 from dlc_tune.strategy import Tried
 from dlc_tune.task import Task
@@ -26,6 +31,7 @@ from dlc_core.tir.stmt import For, PrimFunc
 needs_lightgbm = pytest.mark.skipif(
     importlib.util.find_spec("lightgbm") is None, reason="LightGBM is not installed (dlc-tune[ranking])"
 )
+HASH = "0" * 64
 CPU = "c -mcpu=cortex-a72"
 
 
@@ -247,3 +253,60 @@ def test_a_tree_with_a_cycle_is_refused(weights, tmp_path):
     with pytest.raises(UsageError, match="weights") as caught:
         load_weights(other)
     assert "do not form a tree" in str(caught.value)
+
+
+def record_of(task: Task, one: Candidate, seconds: float | None, **notes) -> Record:
+    outcome = OK if seconds else CRASH
+    return Record(
+        kernel=task.key, target=CPU, processor="p", family=HASH, extents=(64,), space="test", point={},
+        trace=one.trace.to_json(), state=TRIED, outcome=outcome, seconds=seconds, notes=notes,
+    )  # fmt: skip
+
+
+def test_weights_are_trained_from_records(gemm, tmp_path):
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed (dlc-tune[ranking])")
+    tasks = [gemm, *(Task(product(n, 64, 64), Target(CPU)) for n in (32, 96, 128))]
+    shapes = [(rows, columns) for rows in (1, 2, 4) for columns in (4, 8, 16)]
+    lines = []
+    for task in tasks:
+        for rows, columns in shapes:
+            for vectors in (True, False):
+                one = tiled(task, rows, columns, vectors)
+                # These times contradict the cost model: scalars are fast.
+                seconds = None if rows == 1 and vectors else (2.0 if vectors else 1.0) * columns * 1e-6
+                lines.append(record_of(task, one, seconds, features=features_text(task, one)))
+    lines.append(record_of(gemm, one, 1.0))
+    source, weights = tmp_path / "records.jsonl", tmp_path / "weights.txt"
+    write_lines(source, iter(lines))
+    with source.open("a") as file:
+        file.write("no record\n")
+    found = train(source, weights)
+    assert (found.samples, len(found.groups), found.without) == (72, 4, 1)
+    other = Task(product(48, 64, 64), Target(CPU))
+    pair = [tiled(other, 2, 8, vectors) for vectors in (True, False)]
+    fast, slow = load_weights(weights).predict(np.stack([Features(other).of(one.func) for one in pair]))
+    assert slow > fast  # scalars first, as in the records
+
+
+def test_too_few_records_train_nothing(gemm, candidates, tmp_path):
+    source = tmp_path / "records.jsonl"
+    write_lines(source, iter([record_of(gemm, candidates[0], 1.0)]))
+    with pytest.raises(UsageError) as caught:
+        train(source, tmp_path / "weights.txt")
+    assert "0 records" in str(caught.value)
+    assert "1 others have no features" in str(caught.value)
+
+
+def test_features_in_notes_keep_their_values(gemm, candidates):
+    row = Features(gemm).of(candidates[0].func)
+    found = row_of(features_text(gemm, candidates[0]))
+    assert found is not None
+    assert np.allclose(found, row, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("text", ["", "12345678:AAAA", "{version}:AAAA", "{version}:+++", "{version}:{nan}"])
+def test_features_in_notes_of_another_form_are_left_out(gemm, candidates, text):
+    version, _, data = features_text(gemm, candidates[0]).partition(":")
+    nan = text_of(np.full(len(NAMES), np.nan, np.float32)).partition(":")[2]
+    assert data
+    assert row_of(text.format(version=version, nan=nan)) is None
