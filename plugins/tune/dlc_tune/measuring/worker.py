@@ -26,7 +26,7 @@ from dlc_core.support.record import record
 from dlc_tune.measuring.build import build_file
 from dlc_tune.measuring.comparing import disagreement, interleave
 from dlc_tune.measuring.execute import Run, digest, pin
-from dlc_tune.measuring.job import BUILD, MEMORY, OK, RUN, WRONG, Comparison, Job, Outcome
+from dlc_tune.measuring.job import MEMORY, OK, WRONG, Comparison, Job, Outcome
 from dlc_tune.measuring.noise import Repeats
 
 UNLIMITED = resource.RLIM_INFINITY
@@ -167,13 +167,12 @@ def _why(error: Exception) -> str:
 
 
 __all__ = [
-    "BUILD",
-    "RUN",
     "Answer",
     "Ran",
     "build_task",
     "compare_task",
     "hello",
+    "outcome_of",
     "perform",
     "run_task",
     "start",
