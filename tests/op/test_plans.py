@@ -23,6 +23,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.op.lower import lower_node
 from dlc_core.op.reference import evaluate
+from dlc_core.op.std.programs import call_tir
 from dlc_core.passes import PassContext
 from dlc_core.passes.graph import ExpandComposites, Fuse
 from dlc_core.passes.lower import LowerGroups
@@ -197,6 +198,16 @@ def test_kernel_of_several_plans_has_no_plan() -> None:
     body = std.abs(std.abs(x, plan=Steps(2)), plan=Steps(3))
     (func,) = kernels(IRModule({"main": Function("main", (x,), body)}))
     assert "plan" not in func.attrs
+
+
+def test_called_kernel_keeps_its_plan() -> None:
+    x = param("x", tensor_type(X.shape))
+    planned_kernel, plain = lower_node(std.abs(x, plan=Steps(3))), lower_node(std.abs(x))
+    for func, plan in ((planned_kernel, Steps(3)), (plain, None)):
+        (found,) = kernels(IRModule({"main": Function("main", (x,), call_tir(func, x))}))
+        assert found.attrs.get("plan") == plan
+    twice = call_tir(planned_kernel, call_tir(planned_kernel, x))
+    assert all("plan" not in f.attrs for f in kernels(IRModule({"main": Function("main", (x,), twice)})))
 
 
 def test_results_do_not_depend_on_a_plan() -> None:

@@ -29,6 +29,7 @@ from dlc_core.graph.node import (
 from dlc_core.ir.declared import declared_dtypes
 from dlc_core.ir.expr import Var, const_value, free_vars
 from dlc_core.ir.module import IRModule
+from dlc_core.ir.plan import PLAN
 from dlc_core.ir.structural import structural_hash, structural_roles
 from dlc_core.ir.types import TupleType, Type
 from dlc_core.op.declare import OpDecl, tensor_types
@@ -65,8 +66,20 @@ def lower_group(function: Function, name: str) -> PrimFunc:
     spans = dict.fromkeys(span for n in post_order(function.body) for span in n.spans)
     results = own_tensors((t for result in function.results for t in values[result]), inputs)
     func = with_plan(te.create_prim_func(inputs, results, name, spans=tuple(spans)), values)
+    func = _with_plan_of_program(func, values)
     doubtful = unproved_sizes(d for n in values for t in tensor_types(_fields(n)) for d in t.shape)
     return func.with_attrs(sizes=doubtful) if doubtful else func
+
+
+def _with_plan_of_program(func: PrimFunc, nodes: Iterable[Node]) -> PrimFunc:
+    """Attach the plan of the program that the nodes call, if one of them calls one and none has a plan.
+
+    A kernel of one model that another graph calls is then scheduled as in its model.
+    """
+    plans = [n.attrs["program"].attrs.get(PLAN) for n in nodes if n.op is CALL_TIR]
+    if PLAN in func.attrs or len(plans) != 1 or plans[0] is None:
+        return func
+    return func.with_attrs(**{PLAN: plans[0]})
 
 
 def _fields(n: Node) -> tuple[Type, ...]:

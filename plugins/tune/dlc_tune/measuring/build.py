@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dlc_core.diag import ScheduleError
 from dlc_core.driver import compile as compile_model
+from dlc_core.driver.request import PRECISION
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.schedule_kernels import TUNED
 from dlc_core.runtime.executable import Executable
@@ -20,10 +21,16 @@ def compiled(job: Job) -> Executable:
     then has another schedule; other errors of the compiler pass through.
     """
     module = kernel_module(job.func, job.inputs_seed, job.sizes)
+    settings = dict(job.settings)
     # A tuner that answers None keeps the records of installed tuners out of the default schedule.
     with PassContext(tuner=lambda *_: job.trace):
         exe = compile_model(
-            module, job.target, num_threads=job.threads, config=dict(job.settings), cache=False
+            module,
+            job.target,
+            num_threads=job.threads,
+            precision=str(settings.pop(PRECISION, "float32")),
+            config=settings,
+            cache=False,
         )
     if job.trace is not None:
         _check_tuned(exe)

@@ -17,14 +17,13 @@ from dlc_core.arith import eval_expr, solve_dims
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import Function, Node, constant, param
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import Var, const_value, free_vars, loads_in
+from dlc_core.ir.expr import Var, const_value, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import dim, tensor_type
 from dlc_core.op.declare import NDArray
 from dlc_core.op.std.programs import call_tir
-from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.interface import interface_of
-from dlc_core.tir.stmt import Block, PrimFunc, Store
+from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.measuring.values import Values
 
 CONSTANTS = "constants"
@@ -36,7 +35,8 @@ SIZES = "sizes"
 def kernel_module(func: PrimFunc, seed: int = 0, sizes: Mapping[str, int] | None = None) -> IRModule:
     """The model of an unscheduled kernel. Dims stay symbolic; `sizes` are only those of the constants.
 
-    Raises UsageError for a kernel that reads a result before it writes it, or whose values cannot be made.
+    Raises UsageError for a kernel whose values cannot be made. A compile refuses the model of a kernel that
+    reads a result before it writes it: the values of results before a call are undefined.
     """
     values = _values(func, seed, sizes or {})
     params: list[Node] = []
@@ -78,7 +78,6 @@ def dims_of(func: PrimFunc, sizes: Mapping[str, int]) -> dict[Var, int]:
 
 
 def _values(func: PrimFunc, seed: int, sizes: Mapping[str, int]) -> Values:
-    _check_in_place(func)
     return Values(func, dims_of(func, sizes), seed)
 
 
@@ -93,27 +92,6 @@ def _unbound(func: PrimFunc) -> tuple[Var, ...]:
     used = [b for b in interface_of(func).inputs if not _is_constant(func, b)]
     known = solve_dims((d, d) for b in used for d in b.shape if free_vars(d))
     return tuple(each for each in func.scalars if each not in known)
-
-
-def _check_in_place(func: PrimFunc) -> None:
-    """Raise UsageError for a kernel that reads a result before it writes it, such as an update in place.
-
-    The model of a kernel allocates its results, so their values before the call are undefined.
-    """
-    results = set(interface_of(func).results)
-    written: set[Buffer] = set()
-    for stmt in stmts(func.body):
-        if isinstance(stmt, Block) and stmt.init is not None:
-            written.update(s.buffer for s in stmts(stmt.init) if isinstance(s, Store))
-        for load in loads_in(*exprs_of(stmt)):
-            if load.buffer in results and load.buffer not in written:
-                raise UsageError(
-                    f"the kernel {func.name!r} reads {load.buffer.name!r} before it writes it",
-                    why="its results are allocated for a measurement, so their values are undefined",
-                    hint="measure it in its model",
-                )
-        if isinstance(stmt, Store):
-            written.add(stmt.buffer)
 
 
 __all__ = ["CONSTANTS", "dims_of", "inputs_of", "kernel_module"]

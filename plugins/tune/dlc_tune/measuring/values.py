@@ -24,6 +24,7 @@ from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.convert import convert
 from dlc_core.ir.expr import (
     Binary,
+    Call,
     Cast,
     Expr,
     Load,
@@ -32,11 +33,13 @@ from dlc_core.ir.expr import (
     const_value,
     loads_in,
     post_order,
+    substitute,
     transform,
 )
 from dlc_core.op.declare import NDArray
+from dlc_core.tir.failures import REPORT
 from dlc_core.tir.functor import exprs_of, stmts, stores_in
-from dlc_core.tir.stmt import Block, For, PrimFunc, Store, While
+from dlc_core.tir.stmt import Block, For, Let, PrimFunc, Store, While
 
 DIVISIONS = ("div", "floordiv", "floormod", "truncdiv", "truncmod")
 SHIFTS = ("shl", "shr")
@@ -98,12 +101,22 @@ class Values:
         """The buffers from which the elements of each buffer are computed."""
         found: dict[Buffer, set[Buffer]] = {}
         for store in stores_in(self.func.body):
-            found.setdefault(store.buffer, set()).update(load.buffer for load in loads_in(store.value))
+            value = substitute(store.value, self._lets)
+            found.setdefault(store.buffer, set()).update(load.buffer for load in loads_in(value))
+        return found
+
+    @cached_property
+    def _lets(self) -> dict[Var, Expr]:
+        """The variables that stand for expressions, with these, in which no other such variable occurs."""
+        found: dict[Var, Expr] = {}
+        for stmt in stmts(self.func.body):
+            if isinstance(stmt, Let):
+                found[stmt.var] = substitute(stmt.value, found)
         return found
 
     def _behind(self, *roots: Expr) -> set[Buffer]:
         """The buffers on which expressions depend, directly or by temporaries."""
-        work = [load.buffer for load in loads_in(*roots)]
+        work = [load.buffer for root in roots for load in loads_in(substitute(root, self._lets))]
         found: set[Buffer] = set()
         while work:
             buffer = work.pop()
@@ -113,10 +126,12 @@ class Values:
         return found
 
     def _positions(self) -> Iterator[tuple[Expr, Expr]]:
-        """Every index of an access with the size of the dim that it is in."""
+        """Every index of an access or of a check, with the size of the dim that it is in."""
         for expr in self._exprs:
             if isinstance(expr, Load):
                 yield from zip(expr.indices, expr.buffer.shape, strict=False)
+            elif isinstance(expr, Call) and expr.name == REPORT:
+                yield expr.args[0], expr.args[1]
         for store in stores_in(self.func.body):
             yield from zip(store.indices, store.buffer.shape, strict=False)
 
@@ -142,9 +157,11 @@ class Values:
 
     def _index_at(self, index: Expr, value: int) -> int:
         def replaced(expr: Expr) -> Expr | None:
+            if isinstance(expr, Call) and expr.name == REPORT:
+                return expr.args[0]
             return const(value, expr.dtype) if isinstance(expr, Load) and expr.dtype.is_int else None
 
-        return eval_expr(transform(index, replaced), self.dims)
+        return eval_expr(transform(substitute(index, self._lets), replaced), self.dims)
 
     @cached_property
     def _counts(self) -> set[Buffer]:
