@@ -256,11 +256,22 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
     """
 
 
+@hookspec(firstresult=True)
+def dlc_decide(decision: str, options: Any, target: Any) -> Any:
+    """Return one of the options for a decision of a graph pass, or None for what the cost model prefers.
+
+    `decision` names the decision and, after a "/", the shapes and attributes that it concerns; `options` are
+    the labels of the legal candidates, the preferred one first. Decisions that a user forces are not asked.
+
+    Example: `return database.get((decision, str(target)))`.
+    """
+
+
 @hookspec
 def dlc_schedule_state() -> str:
-    """Return a text that changes whenever answers of this plugin's `dlc_schedule` may change.
+    """Return a text that changes whenever answers of this plugin's `dlc_schedule` or `dlc_decide` may change.
 
-    Compiled models and kernels are cached under the texts of all plugins. If a plugin answers `dlc_schedule`
+    Compiled models and kernels are cached under the texts of all plugins. If a plugin answers one of the two
     and not this hook, nothing is cached while it is installed.
 
     Example: `return f"{database.stat().st_mtime_ns}"`.

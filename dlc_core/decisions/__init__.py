@@ -274,7 +274,10 @@ class Decision:
         instead = "" if found == preferred else self._label(preferred, kind, text)
         alternative = kind(found)
         assert alternative in self.alternatives, f"{self.name}={alternative}"
-        head = Choice(self.name, alternative, value, instead, unit=unit, missing=missing, nodes=nodes)
+        is_tuned = bool(instead) and _forced.get().seed is None and self._forced_text(nodes) is None
+        head = Choice(
+            self.name, alternative, value, instead, unit=unit, is_tuned=is_tuned, missing=missing, nodes=nodes
+        )
         if made.is_new(head):
             listed: tuple[Candidate, ...] = ()
             if cost is not None or refused is not None or text is None:
@@ -297,8 +300,7 @@ class Decision:
         force, asked = _forced.get(), _asked.get()
         if force is _NOTHING and asked is None:
             return preferred, ""
-        names = (*(f"{self.name}{AT}{subject}" for subject in (_scope.get(), *nodes)), self.name)
-        forced_text = next((force.values[name] for name in names if name in force.values), None)
+        forced_text = self._forced_text(nodes)
         if forced_text is None and force.seed is None:
             return (
                 preferred if asked is None else self._ask(asked, preferred, candidates, kind, text, where)
@@ -317,6 +319,12 @@ class Decision:
         drawn = int.from_bytes(sha256(key.encode()).digest()[:8], "little")
         fitting = [one for one in listed if kind(one) == kinds[drawn % len(kinds)]]
         return fitting[drawn // len(kinds) % len(fitting)], ""
+
+    def _forced_text(self, nodes: Sequence[str]) -> str | None:
+        """The text that forces the decision in the current scope or for these nodes; None without one."""
+        values = _forced.get().values
+        names = (*(f"{self.name}{AT}{subject}" for subject in (_scope.get(), *nodes)), self.name)
+        return next((values[name] for name in names if name in values), None)
 
     def _ask(
         self,

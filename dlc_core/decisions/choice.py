@@ -11,6 +11,7 @@ from dlc_core.support.record import record
 SEPARATOR = " | "
 _REFUSED = "refused, "
 _FORCED = " (forced; preferred "
+_TUNED = " (tuned; preferred "
 _MISSING = " (no candidate: "
 MAX_CANDIDATES = 6
 """The maximum candidates of each kind, legal and refused, that a choice records. It keeps artefacts small."""
@@ -57,6 +58,9 @@ class Choice:
     preferred: str = ""
     candidates: tuple[Candidate, ...] = ()
     unit: str = "cycles"
+    is_tuned: bool = False
+    """Whether another than the preferred candidate was taken because a tuner chose it, not because it was
+    forced."""
     missing: str = ""
     """The forced text if it selects no candidate, so that the preferred one was taken; else empty."""
     nodes: tuple[str, ...] = ()
@@ -68,7 +72,9 @@ class Choice:
             words += f" {self.value}"
         if self.missing:
             return f"{words}{_MISSING}{self.missing})"
-        return f"{words}{_FORCED}{self.preferred})" if self.preferred else words
+        if not self.preferred:
+            return words
+        return f"{words}{_TUNED if self.is_tuned else _FORCED}{self.preferred})"
 
     def full(self) -> str:
         """The choice with its candidates, as `parse` reads it.
@@ -88,7 +94,8 @@ class Choice:
         """The choice that `str` or `full` wrote."""
         head, *rest = text.split(SEPARATOR)
         words, _, missing = head.partition(_MISSING)
-        words, _, preferred = words.partition(_FORCED)
+        is_tuned = _TUNED in words
+        words, _, preferred = words.partition(_TUNED if is_tuned else _FORCED)
         name, _, what = words.partition("=")
         alternative, _, value = what.partition(" ")
         candidates, unit = [], "cycles"
@@ -103,7 +110,7 @@ class Choice:
                 cost = float(number)
             candidates.append(Candidate(kind, its_value, cost, refused))
         ends = preferred.removesuffix(")"), missing.removesuffix(")")
-        return Choice(name, alternative, value, ends[0], tuple(candidates), unit, ends[1])
+        return Choice(name, alternative, value, ends[0], tuple(candidates), unit, is_tuned, ends[1])
 
     @property
     def forcing(self) -> str:
@@ -135,7 +142,7 @@ class Choice:
             because = f", {known.refused}" if known is not None else ""
             return f"{self.forcing}: {self.missing} was forced and is no candidate here{because}"
         if self.preferred:
-            return f"{self.forcing}: forced; preferred {self.preferred}"
+            return f"{self.forcing}: {'tuned' if self.is_tuned else 'forced'}; preferred {self.preferred}"
         mine = self.chosen
         others = [one for one in self.candidates if one is not mine]
         if mine is not None and mine.cost is not None:

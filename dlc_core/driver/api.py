@@ -221,7 +221,9 @@ def _is_cacheable(model: Any, request: CompileRequest) -> bool:
     pass_context = request.pass_context
     observed = request.watchers or request.importers or request.taps
     # Answers of a tuner without a state may change between compiles.  Rules have no stable names.
-    tuned = registry().schedule_state() is None or (pass_context is not None and pass_context.tuner)
+    tuned = registry().schedule_state() is None or (
+        pass_context is not None and (pass_context.tuner or pass_context.decider)
+    )
     entered = pass_context is not None and (
         pass_context.watchers or pass_context.rules or pass_context.schedule_rules
     )

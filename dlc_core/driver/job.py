@@ -18,7 +18,7 @@ from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
 from dlc_core.driver.regions import candidate_of, region_context, region_module
 from dlc_core.driver.request import FAILED_REGIONS, REQUEST, CompileRequest, Progress
-from dlc_core.driver.stages import context_for, lower, pipelines
+from dlc_core.driver.stages import context_for, lower, pipelines, run_stage
 from dlc_core.foreign.needed import FOREIGN
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Function, post_order
@@ -274,7 +274,7 @@ class Job:
         module = reload()
         quiet = self.context.with_(watchers=())
         for stage, pipeline in pipelines(self.target, quiet).items():
-            module = pipeline.run(module, quiet)
+            module = run_stage(stage, pipeline, module, quiet)
             if stage == last:
                 break
         shown = {n: f for n, f in module.functions.items() if last == "graph" or not self._is_lowered(f)}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from dlc_core.config import config as settings
-from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, parse_forced
+from dlc_core.decisions import AT, DECISIONS, SCHEDULE_RULE, asking, parse_forced
 from dlc_core.diag import TargetError, UsageError, similar
 from dlc_core.driver.request import DISABLED, FACTS, FAILED_REGIONS, PRECISION, CompileRequest
 from dlc_core.heuristics import HEURISTICS, merged
@@ -53,6 +53,7 @@ def context_for(request: CompileRequest) -> PassContext:
         rules=(*current.rules, *known.rules.values()),
         schedule_rules=tuple(known.schedule_rules.values()),
         tuner=current.tuner or (known.schedule if known.has_tuner else None),
+        decider=current.decider or (known.decide if known.has_tuner and current.tuner is None else None),
         tensor_intrins=dict(known.tensor_intrins.items()),
         watchers=(*current.watchers, *request.watchers),
         config=config,
@@ -169,9 +170,18 @@ def lower(
     for stage, pipeline in stages.items():
         start = time.perf_counter()
         done = None if lower_tir is None or stage != "tir" else lower_tir(module, stages)
-        module = pipeline.run(module, context) if done is None else done
+        module = run_stage(stage, pipeline, module, context) if done is None else done
         seconds[stage] = time.perf_counter() - start
     return module, seconds
 
 
-__all__ = ["context_for", "lower", "pipelines"]
+def run_stage(stage: str, pipeline: Pipeline, module: IRModule, context: PassContext) -> IRModule:
+    """Return the module after a stage. In the stage "graph" the context's decider makes the decisions."""
+    if stage != "graph" or context.decider is None:
+        return pipeline.run(module, context)
+    decider, target = context.decider, context.target
+    with asking(lambda decision, options, preferred: decider(decision, options, preferred, target)):
+        return pipeline.run(module, context)
+
+
+__all__ = ["context_for", "lower", "pipelines", "run_stage"]

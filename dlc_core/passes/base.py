@@ -15,7 +15,7 @@ which it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field, fields, replace
 from types import MappingProxyType, TracebackType
@@ -74,6 +74,9 @@ class PassContext:
     """Rules that choose schedules, the preferred ones first."""
     tuner: Callable[[Any, Any], Any] | None = None
     """Called before the rules: `tuner(func, target)` returns the schedule of a kernel as a Trace, or None."""
+    decider: Callable[[str, Sequence[str], int, Any], int] | None = None
+    """Makes the decisions of graph passes that are not forced. `decider(decision, options, preferred, target)`
+    returns the index of an option; see `dlc_core.decisions.asking`."""
     tensor_intrins: Mapping[str, Any] = field(default_factory=dict)
     """The tensor intrinsics that rules may name."""
     placement: Any = None

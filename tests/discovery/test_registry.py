@@ -371,9 +371,47 @@ def test_the_first_tuner_with_an_answer_wins():
         assert made.plugins[1].status == "broken"
 
 
+def test_tuners_decide():
+    class Tuner:
+        def __init__(self, answer, state=None):
+            self.answer, self.state = answer, state
+
+        @hooks.hookimpl
+        def dlc_decide(self, decision, options, target):
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer
+
+    class WithState(Tuner):
+        @hooks.hookimpl
+        def dlc_schedule_state(self):
+            if isinstance(self.state, Exception):
+                raise self.state
+            return self.state
+
+    with fresh_registry({"a": Tuner(None), "b": Tuner("tiles")}) as made:
+        assert made.decide("form", ["direct", "tiles"], 0, "board") == 1
+        assert made.has_tuner
+        assert made.schedule_state() is None
+    failed = pytest.warns(RuntimeWarning, match="plugin a of a failed to decide form")
+    with fresh_registry({"a": Tuner("rows"), "b": Tuner("tiles")}) as made, failed:
+        assert made.decide("form", ["direct", "tiles"], 0, "board") == 1
+    with fresh_registry({"a": WithState(None, "3"), "b": WithState(None, "x")}) as made:
+        assert made.decide("form", ["direct", "tiles"], 0, "board") == 0
+        assert made.schedule_state() == "a: 3; b: x"
+    with fresh_registry({"a": WithState(None, OSError("locked"))}) as made:
+        assert made.schedule_state() is None
+        assert made.plugins[1].status == "broken"
+    with fresh_registry({}) as made:
+        assert made.schedule_state() == ""
+        assert not made.has_tuner
+
+
 def test_every_category_has_its_hook_and_every_hook_its_example():
-    assert {f"dlc_{category}" for category in CATEGORIES} | {"dlc_schedule", "dlc_schedule_state"} == set(
-        HOOKS
-    )
+    assert {f"dlc_{category}" for category in CATEGORIES} | {
+        "dlc_schedule",
+        "dlc_decide",
+        "dlc_schedule_state",
+    } == set(HOOKS)
     for name in HOOKS:
         assert "Example: `return " in inspect.getdoc(getattr(hooks, name))

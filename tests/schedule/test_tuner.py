@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core import te
+from dlc_core import driver, te
+from dlc_core.decisions import Choice, scope
+from dlc_core.driver.stages import run_stage
+from dlc_core.graph.node import Function, constant, param, post_order
 from dlc_core.hooks import hookimpl
+from dlc_core.ir.module import IRModule
 from dlc_core.ir.structural import structural_hash
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.plugin.registry import fresh_registry
@@ -88,3 +96,50 @@ def test_a_plugin_is_a_tuner():
             exe = dlc.build(double(size), "reference -level=tir")
             np.testing.assert_array_equal(exe(np.ones(size, np.float32)), 2)
             assert exe.explain().kernels[0].rule == rule
+
+
+def convolution():
+    rng = np.random.default_rng(0)
+    x = param("x", tensor_type((1, 32, 28, 28)))
+    w = constant(rng.standard_normal((32, 32, 3, 3), np.float32))
+    return IRModule({"main": Function("main", (x,), std.relu(std.conv(x, w, padding=(1, 1, 1, 1))))})
+
+
+def forms(decider, **config):
+    """The decision of a convolution's form when `decider` makes decisions, and the ops of the graph."""
+    with PassContext.current().with_(decider=decider):
+        context = driver.context_for("c -mcpu=cortex-a72", config=config)
+    stage = driver.pipelines(context.target, context)["graph"]
+    with scope("main") as choices:
+        made = run_stage("graph", stage, convolution(), context)
+    nodes = [n for f in made.of_kind(Function).values() for n in post_order(f.body)]
+    (form,) = (each for each in choices if each.decision == "winograd.tile")
+    return form, {node.op.name for node in nodes}
+
+
+def test_a_decider_makes_the_decisions_of_graph_passes():
+    asked = {}
+
+    def direct(decision, options, preferred, target):
+        asked[decision] = options
+        return options.index("direct") if decision.startswith("winograd.tile/") else preferred
+
+    form, _ = forms(lambda decision, options, preferred, target: preferred)
+    assert form.alternative == "tiles"
+    form, _ = forms(direct)
+    assert form.alternative == "direct"
+    assert form.is_tuned
+    assert "tuned; preferred tiles" in form.why()
+    assert Choice.parse(form.full()) == replace(form, nodes=())
+    (name,) = (name for name in asked if name.startswith("winograd.tile/"))
+    assert "(1, 28, 28, 32)" in name
+
+
+def test_a_forced_decision_is_not_asked_for():
+    def refuse(decision, options, preferred, target):
+        assert not decision.startswith("winograd.tile/")
+        return preferred
+
+    form, _ = forms(refuse, decisions="winograd.tile=direct")
+    assert form.alternative == "direct"
+    assert not form.is_tuned

@@ -237,6 +237,11 @@ def dlc_schedule(kernel, target):
 
 
 @hookimpl
+def dlc_decide(decision, options, target):
+    return None
+
+
+@hookimpl
 def dlc_schedule_state():
     return "frozen"
 
