@@ -75,7 +75,7 @@ class PassContext:
     tuner: Callable[[Any, Any], Any] | None = None
     """Called before the rules: `tuner(func, target)` returns the schedule of a kernel as a Trace, or None."""
     decider: Callable[[str, Sequence[str], int, Any], int] | None = None
-    """Makes the decisions of graph passes that are not forced. `decider(decision, options, preferred, target)`
+    """Makes the decisions of graph passes that are not forced: `decider(name, options, preferred, target)`
     returns the index of an option; see `dlc_core.decisions.asking`."""
     tensor_intrins: Mapping[str, Any] = field(default_factory=dict)
     """The tensor intrinsics that rules may name."""
