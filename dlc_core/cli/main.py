@@ -85,7 +85,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
             continue
         entry = _load(command)
         if isinstance(entry, typer.Typer):
-            app.add_typer(entry, name=command.name, help=command.help)
+            app.add_typer(entry, name=command.name, help=entry.info.help or command.help)
         else:
             settings = getattr(entry, "context_settings", None)
             app.command(command.name, context_settings=settings)(entry)

@@ -52,4 +52,8 @@ def dlc_search_strategies() -> Iterable[Declaration]:
 @hookimpl
 def dlc_commands() -> Iterable[Command]:
     about = "Search for faster schedules of a model's kernels, and keep them for compiles."
-    return [Command("tune", "dlc_tune.cli.tune:tune", about)]
+    records = "List, export, import and pack the records of tuned kernels."
+    return [
+        Command("tune", "dlc_tune.cli.tune:tune", about),
+        Command("records", "dlc_tune.cli.records:app", records),
+    ]

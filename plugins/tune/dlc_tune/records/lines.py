@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
@@ -84,8 +83,8 @@ def of_fields(data: Mapping[str, Any]) -> Record:
     return found
 
 
-def read_lines(file: BinaryIO) -> Iterator[Record | Refused]:
-    """The records of a file of JSON lines; for each line that is none, the reason. Empty lines are skipped.
+def read_lines(file: BinaryIO) -> Iterator[tuple[int, Record | Refused]]:
+    """The lines of a file that are not empty, each with its number from 1: its record, or why it is none.
 
     At most `MAX_LINE` bytes are in memory at a time.
     """
@@ -97,19 +96,9 @@ def read_lines(file: BinaryIO) -> Iterator[Record | Refused]:
             line, whole = line[: MAX_LINE + 1], rest.endswith(b"\n")
         if line.strip():
             try:
-                yield of_line(line.strip() if len(line) <= MAX_LINE else line)
+                yield number, of_line(line.strip() if len(line) <= MAX_LINE else line)
             except RecordError as error:
-                yield Refused(number, f"{error.what}{f': {error.why}' if error.why else ''}")
-
-
-def write_lines(path: Path, records: Iterator[Record]) -> int:
-    """Write records to a file of JSON lines. Returns their number."""
-    count = 0
-    with path.open("w", encoding="utf-8") as file:
-        for found in records:
-            file.write(to_line(found) + "\n")
-            count += 1
-    return count
+                yield number, Refused(number, f"{error.what}{f': {error.why}' if error.why else ''}")
 
 
 def _text(most: int = MAX_TEXT, empty: bool = True) -> Callable[[Any], str]:
@@ -207,4 +196,4 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 _REQUIRED = ("kernel", "target", "processor", "family", "extents", "space", "point", "trace", "state")
 
-__all__ = ["MAX_LINE", "Refused", "of_fields", "of_line", "read_lines", "to_line", "write_lines"]
+__all__ = ["MAX_LINE", "Refused", "of_fields", "of_line", "read_lines", "to_line"]

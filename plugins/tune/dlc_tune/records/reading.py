@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dlc_core.diag import DlcError
 from dlc_core.support.lazy import lazy
+from dlc_tune.records.errors import RecordsWarning
+from dlc_tune.records.record import CHOSEN, Record
 
 if TYPE_CHECKING:
     import sqlite3
 
     from dlc_tune.records import database, lines, packages, rows
-    from dlc_tune.records.record import Record
 else:
     sqlite3 = lazy("sqlite3")
     database, lines = lazy("dlc_tune.records.database"), lazy("dlc_tune.records.lines")
@@ -137,8 +139,13 @@ class FileSource:
         state = self.state()
         if self._read is None or self._read[0] != state:
             with self.file.path.open("rb") as file:
-                found = [one for one in lines.read_lines(file) if not isinstance(one, lines.Refused)]
-            self._read = state, [one for one in found if one.state == "chosen"]
+                found = [one for _, one in lines.read_lines(file)]
+            self._read = state, [one for one in found if isinstance(one, Record) and one.state == CHOSEN]
+            refused = [one for one in found if isinstance(one, lines.Refused)]
+            if refused:
+                first = f"line {refused[0].number}: {refused[0].why}"
+                what = f"{len(refused)} lines of {self.file.path} are no records; {first}"
+                warnings.warn(what, RecordsWarning, stacklevel=2)
         return (one for one in self._read[1] if one.target == target)
 
 

@@ -1,0 +1,83 @@
+"""Export to and import from files of JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from dlc_core.diag import DlcError, UsageError
+from dlc_core.schedule import Trace
+from dlc_core.support.record import record
+from dlc_tune.records.database import Database
+from dlc_tune.records.lines import Refused, read_lines, to_line
+from dlc_tune.records.record import Record
+
+CHUNK = 256
+"""Records that are written together."""
+
+
+@record(frozen=True)
+class Imported:
+    """The outcome of an import: the numbers of records that are new and that the database had, and the lines
+    that are no records.
+    """
+
+    added: int
+    known: int
+    refused: tuple[Refused, ...] = field(default=())
+
+
+def export_lines(path: Path, records: Iterable[Record]) -> int:
+    """Write records to a file. Returns their number. Raises UsageError if the file cannot be written."""
+    count = 0
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for found in records:
+                file.write(to_line(found) + "\n")
+                count += 1
+    except OSError as error:
+        raise UsageError(f"the records cannot be written to {path}", why=str(error)) from error
+    return count
+
+
+def import_lines(path: Path, database: Database) -> Imported:
+    """Add the records of a file to a database. Lines that are no records are left out, with the reasons.
+
+    Raises UsageError if the file cannot be read.
+    """
+    added, total, refused = 0, 0, list[Refused]()
+
+    def legal(file: BinaryIO) -> Iterator[Record]:
+        for number, found in read_lines(file):
+            why = found.why if isinstance(found, Refused) else problem(found)
+            if why or isinstance(found, Refused):
+                refused.append(Refused(number, why))
+            else:
+                yield found
+
+    try:
+        with path.open("rb") as file:
+            rest = legal(file)
+            while chunk := list(islice(rest, CHUNK)):
+                total += len(chunk)
+                added += database.add_all(chunk)
+    except OSError as error:
+        raise UsageError(f"the records of {path} cannot be read", why=str(error)) from error
+    return Imported(added, total - added - len(database.unwritten), tuple(refused))
+
+
+def problem(found: Record) -> str:
+    """The reason why the trace of a record cannot be read; empty if it can."""
+    if not found.trace:
+        return ""
+    try:
+        Trace.from_json(found.trace)
+    except DlcError as error:
+        return f"{error.what}{f': {error.why}' if error.why else ''}"
+    return ""
+
+
+__all__ = ["Imported", "export_lines", "import_lines", "problem"]
