@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from dlc_tune.records.locations import RECORDS_URL
 from dlc_tune.task import Task
 
 import dlc_core as dlc
 from dlc_core import te
+from dlc_core.config import config
 from dlc_core.tir.stmt import PrimFunc
 
 MACHINE = "c -mcpu=cortex-a72"
@@ -33,3 +38,11 @@ def task() -> Task:
 def llvm_task() -> Task:
     """The same GEMM on this machine."""
     return Task(product(), dlc.Target("llvm"), "product")
+
+
+@pytest.fixture
+def records_path(tmp_path: Path) -> Iterator[Path]:
+    """The file of the user's database of records within a test."""
+    file = tmp_path / "data" / "records.db"
+    with config.override({RECORDS_URL: str(file)}):
+        yield file

@@ -7,7 +7,6 @@ import os
 import stat
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,69 +14,25 @@ from dlc_tune import plugin
 from dlc_tune.choices import replay
 from dlc_tune.records.database import Database
 from dlc_tune.records.family import family_of
-from dlc_tune.records.locations import RECORDS, RECORDS_URL
-from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
+from dlc_tune.records.locations import RECORDS
+from dlc_tune.records.record import CHOSEN, TRIED, Record
+from dlc_tune.records.samples import TARGET, by_hand, double, record_of
 from dlc_tune.space import candidate
-from dlc_tune.task import Task, kernel_key
+from dlc_tune.task import Task
 
 import dlc_core as dlc
-from dlc_core import te
 from dlc_core.config import config
 from dlc_core.hooks import hookimpl
 from dlc_core.plugin.registry import fresh_registry
-from dlc_core.schedule import Schedule
-
-TARGET = "reference -level=tir"
 
 
-def double(size: int = 24):
-    x = te.placeholder((size,), name="x")
-    return te.create_prim_func([x], [te.compute((size,), lambda i: x[i] * 2.0, name="y")], "double")
-
-
-def by_hand(func, factor: int = 3):
-    schedule = Schedule(func)
-    (loop,) = schedule.get_loops(schedule.get_block("y"))
-    schedule.unroll(schedule.split(loop, [None, factor])[1])
-    return schedule.trace
-
-
-def record_of(func, target: str = TARGET, **fields) -> Record:
-    made = dlc.Target(target)
-    known = {
-        "kernel": kernel_key(func),
-        "target": str(made),
-        "processor": made.identity,
-        "machine": machine_of(made.describe()),
-        "threads": made.describe().cores,
-        "family": "",
-        "extents": (),
-        "space": "by hand",
-        "point": {"unroll": "3"},
-        "trace": by_hand(func).to_json(),
-        "state": CHOSEN,
-        "seconds": 1.5e-6,
-        "default_seconds": 2e-6,
-        "time": 1_700_000_000.0,
-    }
-    return Record(**{**known, **fields})
-
-
-@pytest.fixture
-def path(tmp_path: Path):
-    """The file of the user's database within a test."""
-    file = tmp_path / "data" / "records.db"
-    with config.override({RECORDS_URL: str(file)}):
-        yield file
-
-
-def test_records_are_kept_and_found(path):
+def test_records_are_kept_and_found(records_path):
     tried = record_of(double(), state=TRIED, seconds=3e-6)
     chosen = record_of(double())
     better = record_of(double(), seconds=1e-6, notes={"ratios": [0.5, 0.51]})
     with Database() as database:
         assert [database.add(one) for one in (tried, chosen, better, chosen)] == [True, True, True, False]
-    with Database(path) as database:
+    with Database(records_path) as database:
         assert database.of_kernel(tried.kernel) == [tried, chosen, better]
         assert database.best(tried.kernel, TARGET) == better
         assert database.best(tried.kernel, "llvm") is None
@@ -86,13 +41,13 @@ def test_records_are_kept_and_found(path):
         assert database.best(tried.kernel, TARGET) is None
 
 
-def test_only_the_user_can_read_the_file(path):
+def test_only_the_user_can_read_the_file(records_path):
     Database().close()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(records_path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(records_path.parent.stat().st_mode) == 0o700
 
 
-def test_the_state_changes_with_chosen_records_only(path):
+def test_the_state_changes_with_chosen_records_only(records_path):
     with Database() as database:
         first = database.state()
         database.add(record_of(double(), state=TRIED))
@@ -104,7 +59,7 @@ def test_the_state_changes_with_chosen_records_only(path):
         assert database.state() not in (first, second)
 
 
-def test_threads_write_at_the_same_time(path):
+def test_threads_write_at_the_same_time(records_path):
     with Database() as database:
 
         def write(thread: int) -> None:
@@ -119,7 +74,7 @@ def test_threads_write_at_the_same_time(path):
         assert database.counts() == [{"count": 80}]
 
 
-def test_compiles_use_the_best_chosen_record_and_say_so(path):
+def test_compiles_use_the_best_chosen_record_and_say_so(records_path):
     with Database() as database:
         database.add(record_of(double(), trace=by_hand(double(), 4).to_json()))
         database.add(record_of(double(), seconds=1e-6))
@@ -148,13 +103,13 @@ def test_compiles_use_the_best_chosen_record_and_say_so(path):
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_records_of_other_machines_are_no_exact_match(path, other):
+def test_records_of_other_machines_are_no_exact_match(records_path, other):
     with Database() as database, config.override({RECORDS: "exact"}):
         database.add(record_of(double(), **other))
         assert dlc.build(double(), TARGET).explain().kernels[0].rule == "cpu.map"
 
 
-def test_a_refused_record_leaves_the_choice_to_the_rules(path):
+def test_a_refused_record_leaves_the_choice_to_the_rules(records_path):
     with Database() as database:
         database.add(record_of(double(), trace=by_hand(double()).to_json().replace('"y"', '"z"')))
     (kernel,) = dlc.build(double(), TARGET).explain().kernels
@@ -162,7 +117,7 @@ def test_a_refused_record_leaves_the_choice_to_the_rules(path):
     assert kernel.refused[0].startswith("tuned: records.db: the program has no block 'z'")
 
 
-def test_the_next_record_is_used_if_the_best_one_is_refused(path):
+def test_the_next_record_is_used_if_the_best_one_is_refused(records_path):
     with Database() as database:
         database.add(record_of(double()))
         database.add(record_of(double(), trace="{}", seconds=1e-9))
@@ -236,7 +191,9 @@ def near_record(size: int, lanes: int, target: str = "llvm", **fields) -> Record
     ],
     ids=["the same size", "near", "far", "exact only", "not predicted faster"],
 )
-def test_kernels_take_near_records_that_are_predicted_faster(path, slow_rules, size, lanes, mode, rule):
+def test_kernels_take_near_records_that_are_predicted_faster(
+    records_path, slow_rules, size, lanes, mode, rule
+):
     with Database() as database, config.override({RECORDS: mode}):
         database.add(near_record(4096, lanes, compiler="0.0.1"))
         exe = dlc.build(double(size), "llvm")
@@ -264,7 +221,7 @@ def test_without_a_database_no_library_of_databases_is_imported(tmp_path):
     assert run.stdout == "[]\n", run.stderr
 
 
-def test_a_changed_record_is_seen_at_once(path):
+def test_a_changed_record_is_seen_at_once(records_path):
     with Database() as database:
         for factor in (2, 3, 4, 6):
             time = float(factor)

@@ -50,7 +50,7 @@ def to_line(found: Record) -> str:
 def of_line(line: str | bytes) -> Record:
     """The record that `to_line` wrote. Raises RecordError for anything else."""
     if len(line) > MAX_LINE:
-        raise RecordError(f"a line of {len(line)} bytes", why=f"a record has at most {MAX_LINE}")
+        raise RecordError(f"a line of more than {MAX_LINE} bytes", why="records are shorter")
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
