@@ -22,8 +22,9 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Stmt, View, While
 
 PACKED = "/* What dlc calls in its own process. */"
 
-_NOINLINE = """/* For functions that loops call.  If GCC inlines them, it assumes that "restrict" holds across
-   iterations, as if no iteration read what an earlier one has written. */
+_NOINLINE = """/* For functions that loops call: if GCC inlines them, it assumes that "restrict" holds across
+   iterations, as if no iteration read what an earlier one has written.  On machines with few registers also
+   for other kernels, because one large function needs more registers for addresses. */
 #ifndef DLC_NOINLINE
 #ifdef __GNUC__
 #define DLC_NOINLINE __attribute__((noinline))
@@ -94,6 +95,8 @@ def emit_module(module: IRModule, dialect: Dialect, writer: type[ModuleWriter] =
     unit = ModuleUnit(dialect)
     funcs = list(module.of_kind(PrimFunc).values())
     unit.noinline = _not_inlined(funcs)
+    if dialect.separate_kernels:
+        unit.noinline |= {func.name for func in funcs if not func.attrs.get("entry") and _has_loops(func)}
     unit.take_foreign(funcs)
     entries = [func for func in funcs if func.attrs.get("entry")]
     profiles = [func for func in entries if func.name.endswith(PROFILE_SUFFIX)]
@@ -132,6 +135,10 @@ def _not_inlined(funcs: Sequence[PrimFunc]) -> frozenset[str]:
                 inside = True
         work += [(child, inside) for child in child_stmts(stmt)]
     return frozenset(found)
+
+
+def _has_loops(func: PrimFunc) -> bool:
+    return next(iter(stmts_of(func.body, For)), None) is not None
 
 
 def _notes(func: PrimFunc) -> bool:

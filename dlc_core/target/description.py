@@ -30,6 +30,12 @@ class Dot:
     lanes: int
     steps: int = 1
     """The cost, in multiples of the machine's cheapest dot product of this kind."""
+    instructions: int = 1
+    """Instructions of one dot product, once its operands are in registers."""
+    operand_instructions: int = 1
+    """Instructions that load a group of one operand and convert it."""
+    operand_registers: int = 1
+    """Registers that hold a group of one operand."""
 
 
 BYTE_DOTS = tuple(Dot(a, b, "int32", 4, 4) for a in ("int8", "uint8") for b in ("int8", "uint8"))
@@ -50,6 +56,7 @@ class Rates:
     fma_per_cycle: float = 2.0
     loads_per_cycle: float = 2.0
     fma_latency: float = 4.0
+    single_issue: bool = False
 
 
 TILE_OF_ONE = 3
@@ -63,6 +70,9 @@ class Description:
     vector_bits: int = 0
     """Width of the widest useful vector register; 0 for a scalar machine."""
     vector_registers: int = 16
+    integer_registers: int = 0
+    """Registers for the accumulators and operands of integer tiles on a machine without vectors; 0: as many
+    as `vector_registers`."""
     vector_group: int = 1
     """Registers that one value may span: the code generator mixes the instructions of its parts."""
     spare_registers: int = 0
@@ -142,6 +152,9 @@ class Description:
     """Loads of such vectors that a core starts per cycle; usual for server cores."""
     fma_latency: float = 4.0
     """Cycles from the start of a multiply-add until its result can be used; usual for server cores."""
+    single_issue: bool = False
+    """Whether a core starts one instruction at a time, so that the cycles of multiply-adds and of loads add
+    up."""
     frequency: float = 3.6e9
     """Cycles a second: by default that of common server cores while one computes in vectors."""
     fork_cycles: int = 4096
@@ -171,6 +184,13 @@ class Description:
         vector unit.
         """
         return TILE_OF_ONE if self.short_code else (self.vector_registers or 16) - self.spare_registers
+
+    @property
+    def usable_integer_registers(self) -> int:
+        """The registers available for the values of a tile of integers."""
+        if self.vector_bits or self.short_code or not self.integer_registers:
+            return self.usable_registers
+        return self.integer_registers
 
     @property
     def bytes_per_cycle(self) -> tuple[float, ...]:
@@ -223,7 +243,7 @@ class Description:
     @property
     def rates(self) -> Rates:
         """The rates for comparing register tiles."""
-        return Rates(self.fma_per_cycle, self.loads_per_cycle, self.fma_latency)
+        return Rates(self.fma_per_cycle, self.loads_per_cycle, self.fma_latency, self.single_issue)
 
     @property
     def workers(self) -> int:

@@ -263,9 +263,14 @@ class Dialect:
     reinterpret: str = ""
     """The format that reinterprets `{value}`, stored as `{held}`, as the type `{to}`; "" copies the bits."""
     fixed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The texts of helpers that this language replaces, by name; they are the same for all types."""
+    """The texts of helpers that this language replaces, by name without the prefix.  Two exist only here:
+    `dot_uint8_int8x4` and similar add a dot product of contiguous elements to a sum, and `clamped_round` is
+    described in `rounding.py`."""
     kernels: Kernels | None = None
     """The syntax of kernels; None if the language has no thread axes."""
+    separate_kernels: bool = False
+    """Whether kernels with loops are never inlined.  On machines with few registers, a function that contains
+    several kernels spills the addresses of each."""
     foreign: tuple[str, ...] = ("c",)
     """The languages of `Source` texts of foreign functions that a file may contain. A file without kernels
     also calls C symbols and Python callables of the host."""

@@ -42,7 +42,7 @@ from dlc_core.target.source.scalars import (
     choice_of,
 )
 from dlc_core.tir.intrinsics import PURE_EXTERN
-from dlc_core.tir.lanes import ramp_form
+from dlc_core.tir.lanes import lane_of, ramp_form
 
 _MASKS = {"and": "&", "bitand": "&", "or": "|", "bitor": "|", "bitxor": "^", "ne": "^", "eq": "^"}
 """Mask operators for operators on bools; for equality the result is negated."""
@@ -110,6 +110,8 @@ class ExpressionWriter(ScalarWriter):
             given = expr.args[0].dtype
             name = unit.helper(expr.name.removeprefix("vector_"), given)
             return f"{name}({self.value(expr.args[0])}, {given.lanes})", POSTFIX
+        if isinstance(expr, Call) and expr.name == "vector_dot" and type_.lanes == 1:
+            return self._dot(expr)
         if isinstance(expr, Broadcast):
             if type_.is_bool:
                 return self.mask(expr, 8), ATOM
@@ -138,6 +140,27 @@ class ExpressionWriter(ScalarWriter):
         if isinstance(expr, Call) and self.direct(expr):
             return f"{unit.helper(expr.name, type_)}({', '.join(map(self.value, expr.args))})", POSTFIX
         raise CodegenError(f"a vector {expr} is named before it is used")
+
+    def _dot(self, expr: Call) -> Text:
+        """A dot product with one sum, by the helper of the language if it has one and the operands are
+        contiguous in memory.
+        """
+        acc, *operands = expr.args
+        a, b = (each.dtype for each in operands)
+        word = f"dot_{a.scalar}_{b.scalar}x{b.lanes}"
+        starts = [contiguous(each) if isinstance(each, Load) else None for each in operands]
+        held = any(isinstance(each, Load) and self.storage.register(each) is not None for each in operands)
+        if word in self.unit.dialect.fixed and None not in starts and not held:
+            pointers = [
+                self.address(each.buffer, start)
+                for each, start in zip(operands, starts, strict=True)
+                if isinstance(each, Load) and start is not None
+            ]
+            return f"{self.unit.helper(word)}({self.value(acc)}, {', '.join(pointers)})", POSTFIX
+        for lane in range(b.lanes):
+            left, right = (lane_of(each, lane).astype(acc.dtype) for each in operands)
+            acc = acc + left * right
+        return self._text(acc)
 
     def _vector_binary(self, expr: Binary) -> Text:
         op, type_ = expr.op, expr.a.dtype

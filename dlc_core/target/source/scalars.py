@@ -25,6 +25,7 @@ from dlc_core.ir.expr import (
     free_vars,
 )
 from dlc_core.target.source.helpers import NARROW
+from dlc_core.target.source.rounding import CLAMPED_ROUND, clamped_round
 from dlc_core.target.source.tokens import literal
 from dlc_core.target.source.unit import Unit
 from dlc_core.tir.intrinsics import PURE_EXTERN
@@ -32,6 +33,9 @@ from dlc_core.tir.threads import swizzled
 
 ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE = range(12, 0, -1)
 """Levels of precedence, highest first."""
+
+OF_VECTORS = ("vector_reduce_", "vector_dot")
+"""Intrinsics of vectors with scalar results."""
 
 Text = tuple[str, int]
 Anchor = tuple[str, int]
@@ -114,12 +118,12 @@ class ScalarWriter:
             return self.vars[expr], ATOM
         if isinstance(expr, Load):
             return self._load(expr)
-        if expr.dtype.lanes > 1 or (isinstance(expr, Call) and expr.name.startswith("vector_reduce_")):
+        if expr.dtype.lanes > 1 or (isinstance(expr, Call) and expr.name.startswith(OF_VECTORS)):
             return self.vector(expr)
         return self._scalar(expr)
 
     def vector(self, expr: Expr) -> Text:
-        """A vector, or a scalar that is a reduction of a vector."""
+        """A vector, or a scalar that is computed from vectors."""
         raise NotImplementedError(f"{type(self).__name__}.vector")
 
     def _scalar(self, expr: Expr) -> Text:
@@ -256,6 +260,12 @@ class ScalarWriter:
         if to.is_bool:
             zero = literal(0, source) if not source.is_bool else "false"
             return f"{self.value(expr.a, EQUALITY + 1)} != {zero}", EQUALITY
+        rounded = clamped_round(expr) if CLAMPED_ROUND in self.unit.dialect.fixed else None
+        if rounded is not None:
+            value, zero, low, high = rounded
+            point = "0" if zero is None else self.value(zero)
+            name = self.unit.helper(CLAMPED_ROUND)
+            return f"({self.unit.scalar_type(to)}){name}({self.value(value)}, {point}, {low}, {high})", UNARY
         inner = self.value(expr.a, UNARY)
         if to.is_float and to.bits < 32:
             if source.bits == 64 and source.is_float:

@@ -115,10 +115,13 @@ class Unit:
         if scalar.is_float and scalar.bits < 32:
             scalar = dtype("float32")
         if type_.lanes == 1:
-            c_type = self.scalar_type(scalar)
+            c_type, full = self.scalar_type(scalar), f"{op}_{short(scalar)}"
+            held = self.dialect.fixed.get(full)
             return self._define(
-                f"{op}_{short(scalar)}",
-                lambda: scalar_text(op, scalar, c_type, self.dialect.inline, self.dialect.float_suffix),
+                full,
+                lambda: (
+                    held or scalar_text(op, scalar, c_type, self.dialect.inline, self.dialect.float_suffix)
+                ),
             )
         vector = scalar.with_lanes(type_.lanes)
         name = self.value_type(vector)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlc_backend_c.dsp import helpers
 from dlc_backend_c.kind import index_type, vector_bits
 from dlc_backend_c.processors import processor
 from dlc_core.backend import SourceCodegen
@@ -53,13 +54,15 @@ class CCodegen(SourceCodegen):
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
         """Standard C, with the extensions that the options of the target enable."""
-        vectors = vector_bits(target.values()) > 0
+        cpu, vectors = processor(target["mcpu"]), vector_bits(target.values()) > 0
         return replace(
             source.C99,
             index=index_type(target.values(), module),
             vectors="extension" if vectors else "",
             alignment="__attribute__((aligned({align})))" if vectors else "",
             parallel=PARALLEL if target.describe().parallel else "",
+            fixed=helpers() if cpu.dsp else source.C99.fixed,
+            separate_kernels=cpu.micro,
         )
 
     def flags(self, target: Target) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from dlc_backend_c.dsp import DOTS
 from dlc_backend_c.processors import processor
 from dlc_core.backend.compiler import compiler_problem, compiler_version
 from dlc_core.diag import TargetError
@@ -49,6 +50,16 @@ WIDTHS = (0, *(1 << bits for bits in range(6, 12)))
 """The possible vector widths in bits: 64 to 2048, or 0 for none."""
 
 
+IN_ORDER: Mapping[str, Any] = {
+    "single_issue": True,
+    "fma_per_cycle": 1.0,
+    "loads_per_cycle": 1.0,
+    "fma_latency": 1.0,
+    "vector_units": 1,
+}
+"""The facts of a core that starts one instruction per cycle."""
+
+
 def vector_bits(options: Mapping[str, Any]) -> int:
     """The vector width in bits for these options; 0 is standard C."""
     if options["opt-for"] == "size":
@@ -73,6 +84,7 @@ def description(options: Mapping[str, Any]) -> Description:
     return Description(
         vector_bits=bits,
         vector_registers=cpu.vector_registers if bits else cpu.registers,
+        integer_registers=cpu.integer_registers,
         fma=cpu.fma,
         caches=cpu.caches,
         stack_bytes=256 if cpu.address_bits == 32 else 1 << 16,
@@ -83,6 +95,8 @@ def description(options: Mapping[str, Any]) -> Description:
         extra={"stream_rows": options["stream-rows"]},
         short_code=options["opt-for"] == "size",
         control=True,
+        dots=DOTS if cpu.dsp else (),
+        **(IN_ORDER if cpu.micro else {}),
     )
 
 

@@ -21,17 +21,34 @@ class Processor:
     fma: bool = False
     caches: tuple[int, ...] = (32 << 10, 512 << 10)
     address_bits: int = 64
+    integer_registers: int = 0
+    """Registers for the values of integer tiles, without those of pointers; 0: as many as `registers`."""
+    micro: bool = False
+    """Whether it is a microcontroller, which starts one instruction at a time."""
+    dsp: bool = False
+    """Whether it has Arm's DSP extension (see `dsp.py`)."""
     flags: tuple[str, ...] = ()
     """The options of a gcc-compatible compiler that select it."""
 
 
+INTEGERS = 12
+"""General registers of a Cortex-M for the values of a tile: 14, without those of two pointers."""
+FLOATS = 32
+_SMALL = Processor(
+    "", address_bits=32, registers=8, caches=(8 << 10,), integer_registers=INTEGERS, micro=True
+)
 _MICRO = {
-    "cortex-m0": Processor("cortex-m0", address_bits=32, registers=8, caches=(4 << 10,)),
-    "cortex-m3": Processor("cortex-m3", address_bits=32, registers=8, caches=(8 << 10,)),
-    "cortex-m4": Processor("cortex-m4", address_bits=32, fma=True, caches=(8 << 10,)),
-    "cortex-m7": Processor("cortex-m7", address_bits=32, fma=True, caches=(16 << 10,)),
-    "cortex-m33": Processor("cortex-m33", address_bits=32, fma=True, caches=(8 << 10,)),
-    "cortex-m55": Processor("cortex-m55", address_bits=32, fma=True, caches=(16 << 10,)),
+    "cortex-m0": replace(_SMALL, registers=8, caches=(4 << 10,), integer_registers=0),
+    "cortex-m3": _SMALL,
+    **{
+        name: replace(_SMALL, registers=FLOATS, fma=True, dsp=True, caches=caches)
+        for name, caches in {
+            "cortex-m4": (8 << 10,),
+            "cortex-m7": (16 << 10,),
+            "cortex-m33": (8 << 10,),
+            "cortex-m55": (16 << 10,),
+        }.items()
+    },
 }
 _ARM = {
     name: Processor(name, 128, 32, 32, True, caches)
@@ -53,7 +70,7 @@ _OTHERS = {
 _BY_ARCHITECTURE = ("x86-64", "rv")
 """The prefixes of names that compilers treat as instruction sets (`-march`), not as processors."""
 PROCESSORS = {
-    name: replace(one, flags=(f"{'-march' if name.startswith(_BY_ARCHITECTURE) else '-mcpu'}={name}",))
+    name: replace(one, name=name, flags=(f"{'-march' if name.startswith(_BY_ARCHITECTURE) else '-mcpu'}={name}",))
     for name, one in {**_MICRO, **_ARM, **_OTHERS}.items()
 }
 ANY = Processor("any")

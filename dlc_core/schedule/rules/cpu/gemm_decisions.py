@@ -77,15 +77,19 @@ def size_of(tile: Tile) -> str:
     return f"{tile.rows}x{tile.vectors}"
 
 
-def tiles_within(rows: int | None, columns: int | None, lanes: int, registers: int) -> list[Tile]:
-    """All tiles that fit the registers and are no larger than the domain (None: a symbolic size)."""
+def tiles_within(
+    rows: int | None, columns: int | None, lanes: int, registers: int, operand: int = 1
+) -> list[Tile]:
+    """All tiles that fit the registers (see `fits`) and are no larger than the domain (None: a symbolic
+    size).
+    """
     most = GEMM.unknown_extent if rows is None else rows
     widest = 1 if columns is None else min(-(-columns // lanes), registers)
     return [
         Tile(height, width)
         for height in range(1, min(most, registers - 2) + 1)
         for width in range(1, widest + 1)
-        if fits(height, width, registers)
+        if fits(height, width, registers, operand)
     ]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dlc_core.diag import bytes_text
 from dlc_core.schedule.rules.base import Machine
@@ -38,7 +39,7 @@ from dlc_core.schedule.rules.cpu.tails import tail_heights
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile_unit import tile_of
 from dlc_core.support.record import record
-from dlc_core.target.description import Dot
+from dlc_core.target.description import Dot, Rates
 from dlc_core.tir.matrix import MatrixUnit
 
 Extent = int | None
@@ -117,10 +118,23 @@ class Gemm:
         rows, vectors = self.rows, -(-self.columns // self.lanes)
         # The iterations of all loops around the rows, times the K steps.
         times = self.work / (self.rows * self.columns)
-        core = Core.of(machine.description, 1)
-        return lambda tile: core.products(
-            times * domain_cycles(rows, vectors, tile.rows, tile.vectors, core.rates)
+        core, rates = Core.of(machine.description, 1), self.rates(machine)
+        return lambda tile: core.products(times * domain_cycles(rows, vectors, tile.rows, tile.vectors, rates))
+
+    def rates(self, machine: Machine) -> Rates:
+        """The rates of a K step: of multiply-adds, or of dot products that take several instructions."""
+        rates, dot = machine.description.rates, self.dot
+        if dot is None:
+            return rates
+        return replace(
+            rates,
+            fma_per_cycle=rates.fma_per_cycle / dot.instructions,
+            loads_per_cycle=rates.loads_per_cycle / dot.operand_instructions,
         )
+
+    def registers(self, machine: Machine) -> int:
+        """The registers for the values of a tile."""
+        return machine.registers if self.float_sums else machine.description.usable_integer_registers
 
     @property
     def by_rows(self) -> bool:
@@ -244,9 +258,10 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     distribution = ONE_THREAD
     if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
         distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.rhs_fits_l2(machine))
-    sizes = gemm.rows, gemm.columns, gemm.lanes, machine.registers
+    sizes = gemm.rows, gemm.columns, gemm.lanes, gemm.registers(machine)
+    operand = 1 if gemm.dot is None or machine.short_code else gemm.dot.operand_registers
     height = gemm.max_height(machine)
-    preferred = choose(*sizes, distribution, machine.description.rates, height)
+    preferred = choose(*sizes, distribution, gemm.rates(machine), height, operand)
     cycles = gemm.cycles(machine)
 
     def refused(tile: Tile) -> str:
@@ -260,7 +275,7 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
         imbalance = f"the busiest thread has {own - 1:.1%} more than the average" if own > best else ""
         return not_searched(tile, gemm.columns, gemm.lanes) or imbalance
 
-    return TILE.pick(preferred, lambda: tiles_within(*sizes), kind_of, size_of, cost=cycles, refused=refused)
+    return TILE.pick(preferred, lambda: tiles_within(*sizes, operand), kind_of, size_of, cost=cycles, refused=refused)
 
 
 def _loop_order(gemm: Gemm, machine: Machine) -> str:

@@ -2,7 +2,8 @@
 
 One K step of a tile takes `rows * vectors` multiply-adds, `vectors` vector loads and `rows` broadcasts. Its
 cost is that of the busiest unit: two multiply-adds and two loads per cycle, and at least the latency of an
-accumulator's chain. The tile with the least cost over the whole domain is chosen, tails included.
+accumulator's chain. On a machine that starts one instruction at a time, the cycles of multiply-adds and loads
+add up. The tile with the least cost over the whole domain is chosen, tails included.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ def step_cycles(rows: int, vectors: int, rates: Rates) -> float:
     """Cycles of one K step of a tile."""
     arithmetic = rows * vectors / rates.fma_per_cycle
     loads = (rows + vectors) / rates.loads_per_cycle
-    return max(arithmetic, loads, rates.fma_latency) + GEMM.step_overhead
+    work = arithmetic + loads if rates.single_issue else max(arithmetic, loads)
+    return max(work, rates.fma_latency) + GEMM.step_overhead
 
 
-def fits(rows: int, vectors: int, registers: int) -> bool:
-    """Whether the accumulators, the vectors of one step and one broadcast fit in the registers."""
-    return rows * vectors + vectors + 1 <= registers
+def fits(rows: int, vectors: int, registers: int, operand: int = 1) -> bool:
+    """Whether the accumulators, the vectors of one step and one broadcast fit in the registers. Each vector
+    and broadcast takes `operand` registers.
+    """
+    return rows * vectors + operand * (vectors + 1) <= registers
 
 
 @record(frozen=True)
@@ -68,9 +72,10 @@ def choose(
     distribution: Distribution = ONE_THREAD,
     rates: Rates = DEFAULT_RATES,
     max_height: int | None = None,
+    operand: int = 1,
 ) -> Tile:
     """Return the cheapest tile for `rows` × `columns` elements (None: symbolic), of at most `max_height`
-    rows."""
+    rows. Vectors of operands take `operand` registers each."""
     m = GEMM.unknown_extent if rows is None else rows
     n = GEMM.unknown_extent if columns is None else columns
     vectors_needed = -(-n // lanes)
@@ -81,7 +86,7 @@ def choose(
     tallest = min(m, registers - 2, m if max_height is None else max_height)
     for height in range(1, tallest + 1):
         for width in range(1, widest + 1):
-            if not fits(height, width, registers) or (lanes == 1 and -n % width * GEMM.padding_divisor > n):
+            if not fits(height, width, registers, operand) or (lanes == 1 and -n % width * GEMM.padding_divisor > n):
                 continue  # without vectors, padded panels gain little and take memory
             cost = domain_cycles(m, vectors_needed, height, width, rates)
             cost *= distribution.imbalance(m, vectors_needed, height, width)

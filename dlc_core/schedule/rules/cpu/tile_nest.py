@@ -293,9 +293,29 @@ class TileNest:
             for loop in spatial[:-1]:
                 s.unroll(loop)
             self.dot_loops.append(spatial[-1])
+            self._unroll_dots(reduction)
         if self.found.rhs.other_factors:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
+
+    def _unroll_dots(self, reduction: Sequence[LoopRV]) -> None:
+        """Unroll the innermost reduction loops around scalar dot products, so that a body has several."""
+        facts = self.machine.description
+        if not facts.single_issue or facts.short_code:
+            return
+        room = GEMM.unrolled_dots
+        for loop in reversed(reduction):
+            extent = const_value(self.s.extent(loop))
+            if extent is None or room < 2:
+                return
+            count = max(n for n in range(1, room + 1) if extent % n == 0)
+            if count == extent:
+                self.s.unroll(loop)
+            elif count > 1:
+                self.s.unroll(self.s.split(loop, [None, count], tail="exact")[1])
+            if count < extent:
+                return
+            room //= count
 
     def _fill_vectors(self, column: LoopRV) -> None:
         """Compute whole vectors of columns if packed weights have them and the tail would take several."""
