@@ -6,7 +6,7 @@ Law: the function computes the same values, for integers bit for bit. Added chan
     matmul(x, w)    =>      matmul(pad(x), pad(w))
 
 It is applied if there are few channels, as in the images at the beginning of a model, or enough results to
-amortise the copy.
+amortise the copy. It is not applied if the dot products take more instructions than single products.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dlc_core.op.std import BY_NAME as OPS
 from dlc_core.passes.base import GraphPass, PassContext
 from dlc_core.passes.heuristics import DOTS
 from dlc_core.support.record import record
+from dlc_core.target.description import Dot
 
 CONV, MATMUL, PAD = OPS["conv"], OPS["matmul"], OPS["pad"]
 CHANNELS = Decision(
@@ -29,6 +30,10 @@ CHANNELS = Decision(
     "Whether reduced channels are padded to whole groups of the target's dot products.",
     ("padded", "kept"),
 )
+
+
+SINGLE = 2
+"""The instructions of a single product in a register tile: a multiply-add, and a load."""
 
 
 @record(frozen=True)
@@ -56,10 +61,13 @@ class AlignChannels(GraphPass):
             weights, channels = const_array(w), x.shape[-1]
             if dot is None or weights is None or not isinstance(channels, int) or channels % dot.group == 0:
                 return None
-            is_profitable = channels <= most or weights.shape[-1] >= min_results
+            fewer = _instructions(dot, channels) <= SINGLE * channels
+            is_profitable = fewer and (channels <= most or weights.shape[-1] >= min_results)
             where = f"{x.shape} {w.shape}"
             reasons = {
-                "padded": f"{channels} channels, for {weights.shape[-1]} results, do not amortise a copy",
+                "padded": f"{channels} channels, for {weights.shape[-1]} results, do not amortise a copy"
+                if fewer
+                else f"groups of {dot.group} take more instructions than {channels} single products",
                 "kept": f"{channels} channels are no whole groups of {dot.group}",
             }
             preferred = "padded" if is_profitable else "kept"
@@ -74,6 +82,12 @@ class AlignChannels(GraphPass):
 
         body = rewrite(function.body, visit)
         return function if body is function.body else function.with_body(body)
+
+
+def _instructions(dot: Dot, channels: int) -> int:
+    """The instructions of the dot products of one result, of which each loads one operand: a register tile
+    shares loads."""
+    return -(-channels // dot.group) * (dot.instructions + dot.operand_instructions)
 
 
 def _sums_last(value: Node) -> bool:

@@ -209,6 +209,7 @@ class _Folder:
         return self._scaled(found.q, factor, zero, to)
 
     def _scaled(self, q: Node, factor: Node, zero: Sequence[Node], to: DType) -> Node:
+        zero = [point for point in zero if not is_zero(point)]
         array = const_array(factor) if self.fixed else None
         if array is None or not (np.isfinite(array).all() and (array >= 0).all() and (array < 2.0**31).all()):
             return REQUANTIZE.build(q, factor, *zero, to=to)

@@ -163,7 +163,15 @@ def _reassociate() -> tuple[Rule, ...]:
             dtypes=FLOATS,
         )
         rules += [integer, floating]
-    return tuple(rules)
+    difference = Rule(
+        "sub_add_int",
+        match_op(ADD, match_op(SUB, x, c), d, commutes=True),
+        lambda m: ADD.build(m["x"], SUB.build(m["d"], m["c"])),
+        lambda m: not m.root.dtype.is_float and _chains(m),
+        doc="integers wrap around, so (x - c) + d = x + (d - c)",
+        dtypes=("int8", "int32", "int64", "uint8"),
+    )
+    return (*rules, difference)
 
 
 def _affine() -> Rule:
