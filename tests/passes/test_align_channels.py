@@ -69,3 +69,13 @@ def test_products_that_outweigh_the_copy(shape: tuple[int, ...]) -> None:
     data = RNG.integers(0, 255, shape, np.uint8)
     assert np.array_equal(evaluate(after, [data]), evaluate(before, [data]))
     assert AlignChannels(results=17).run_function(before, context(FOURS)) is before
+
+
+def test_dot_products_that_take_more_instructions_are_not_used() -> None:
+    """A group of four costs five instructions here, and a single product two."""
+    costly = Dot("uint8", "int8", "int32", 4, 1, instructions=2, operand_instructions=3)
+    for channels in (1, 2):
+        before = conv(channels)
+        assert AlignChannels().run_function(before, context(costly)) is before
+    after = AlignChannels().run_function(conv(3), context(costly))
+    assert convolution(after).args[0].shape[-1] == 4

@@ -17,7 +17,7 @@ from dlc_core.ir.expr import Binary, Call, Cast, Const, Expr, const
 CLAMPED_ROUND = "clamped_round"
 """The name of the helper in `Dialect.fixed`."""
 WIDEST = 16
-"""The bits of the widest zero point: a float32 represents its sum with a rounded value that is not clamped."""
+"""The bits of the widest zero point: float32 represents its sum with a value that is not clamped."""
 
 
 class Rounded(NamedTuple):

@@ -70,7 +70,9 @@ _OTHERS = {
 _BY_ARCHITECTURE = ("x86-64", "rv")
 """The prefixes of names that compilers treat as instruction sets (`-march`), not as processors."""
 PROCESSORS = {
-    name: replace(one, name=name, flags=(f"{'-march' if name.startswith(_BY_ARCHITECTURE) else '-mcpu'}={name}",))
+    name: replace(
+        one, name=name, flags=(f"{'-march' if name.startswith(_BY_ARCHITECTURE) else '-mcpu'}={name}",)
+    )
     for name, one in {**_MICRO, **_ARM, **_OTHERS}.items()
 }
 ANY = Processor("any")

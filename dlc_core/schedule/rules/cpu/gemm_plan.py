@@ -119,7 +119,9 @@ class Gemm:
         # The iterations of all loops around the rows, times the K steps.
         times = self.work / (self.rows * self.columns)
         core, rates = Core.of(machine.description, 1), self.rates(machine)
-        return lambda tile: core.products(times * domain_cycles(rows, vectors, tile.rows, tile.vectors, rates))
+        return lambda tile: core.products(
+            times * domain_cycles(rows, vectors, tile.rows, tile.vectors, rates)
+        )
 
     def rates(self, machine: Machine) -> Rates:
         """The rates of a K step: of multiply-adds, or of dot products that take several instructions."""
@@ -275,7 +277,9 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
         imbalance = f"the busiest thread has {own - 1:.1%} more than the average" if own > best else ""
         return not_searched(tile, gemm.columns, gemm.lanes) or imbalance
 
-    return TILE.pick(preferred, lambda: tiles_within(*sizes, operand), kind_of, size_of, cost=cycles, refused=refused)
+    return TILE.pick(
+        preferred, lambda: tiles_within(*sizes, operand), kind_of, size_of, cost=cycles, refused=refused
+    )
 
 
 def _loop_order(gemm: Gemm, machine: Machine) -> str:

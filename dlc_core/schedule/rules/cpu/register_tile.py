@@ -86,7 +86,9 @@ def choose(
     tallest = min(m, registers - 2, m if max_height is None else max_height)
     for height in range(1, tallest + 1):
         for width in range(1, widest + 1):
-            if not fits(height, width, registers, operand) or (lanes == 1 and -n % width * GEMM.padding_divisor > n):
+            if not fits(height, width, registers, operand) or (
+                lanes == 1 and -n % width * GEMM.padding_divisor > n
+            ):
                 continue  # without vectors, padded panels gain little and take memory
             cost = domain_cycles(m, vectors_needed, height, width, rates)
             cost *= distribution.imbalance(m, vectors_needed, height, width)

@@ -35,8 +35,17 @@ class Board:
     """The first address and the bytes of the memory for code and constants."""
     ram: tuple[int, int]
     """The first address and the bytes of the memory for data."""
+    clock: int = 25_000_000
+    """The frequency in Hz of its processor and of the counter SysTick."""
+    uart: int = 0x40004000
+    """The address of its first serial port, a CMSDK UART."""
 
 
+SHIFT = 5
+COUNTING = ("-icount", f"shift={SHIFT},sleep=off")
+"""The options of the emulator that make its clock count instructions: each takes 2^SHIFT nanoseconds."""
+STACK = 16 << 10
+"""The default bytes of the stack."""
 _SRAM = (0x00000000, 4 << 20), (0x20000000, 4 << 20)
 BOARDS = {
     one.name: one
@@ -54,6 +63,25 @@ BOARDS = {
             *_SRAM,
         ),
         Board("mps2-an385", "cortex-m3", ("-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft"), *_SRAM),
+        # The processors of these two start in secure state, in which bit 28 of addresses is set.
+        Board(
+            "mps2-an505",
+            "cortex-m33",
+            ("-mcpu=cortex-m33", "-mthumb", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"),
+            (0x10000000, 4 << 20),
+            (0x38000000, 4 << 20),
+            clock=20_000_000,
+            uart=0x50200000,
+        ),
+        Board(
+            "mps3-an547",
+            "cortex-m55",
+            ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"),
+            (0x10000000, 512 << 10),
+            (0x31000000, 2 << 20),
+            clock=32_000_000,
+            uart=0x59303000,
+        ),
     )
 }
 
@@ -97,40 +125,90 @@ def build_firmware(
     out: Path,
     *,
     flags: Sequence[str] = ("-O2",),
-    stack: int = 16 << 10,
+    stack: int = STACK,
+    start: Sequence[Path] = (HERE / "startup.c",),
+    seconds: float | None = None,
 ) -> None:
-    """Compile and link a firmware. Raises UnsupportedError if the compiler is not installed, and CodegenError
-    with its messages if it fails, for example because the program does not fit in the memory of the board.
+    """Compile and link a firmware. `start` are the files with the start-up code.
+
+    Raises UnsupportedError if the compiler is not installed, RuntimeFailure if it takes more than `seconds`,
+    and CodegenError with its messages if it fails, for example because the program does not fit in the memory
+    of the board.
+    """
+    script = out.with_suffix(".ld")
+    script.write_text(linker_script(board, stack))
+    command = [*compiler_command(board), *flags]
+    command += ["-nostartfiles", "--specs=rdimon.specs", "-Wl,--gc-sections", f"-Wl,-T,{script}"]
+    command += [*map(str, (*start, *sources)), "-lm", "-o", str(out)]
+    run_compiler(board, command, seconds)
+
+
+def compiler_command(board: Board) -> list[str]:
+    """The compiler for a board, and its options for all sources. Raises UnsupportedError if it is not
+    installed.
     """
     if shutil.which(COMPILER) is None:
         raise UnsupportedError(
             f"the compiler for {board.name} is not installed", hint="install gcc-arm-none-eabi"
         )
-    script = out.with_suffix(".ld")
-    script.write_text(linker_script(board, stack))
-    command = [COMPILER, *board.flags, *flags, "-std=gnu99", "-Wall", "-Wextra", "-ffunction-sections"]
-    command += ["-nostartfiles", "--specs=rdimon.specs", "-Wl,--gc-sections", f"-Wl,-T,{script}"]
-    command += [str(HERE / "startup.c"), *map(str, sources), "-lm", "-o", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [COMPILER, *board.flags, "-std=gnu99", "-Wall", "-Wextra", "-ffunction-sections"]
+
+
+def run_compiler(board: Board, command: Sequence[str], seconds: float | None = None) -> None:
+    """Run a command of the compiler. Raises CodegenError if it fails, and RuntimeFailure if it takes more
+    than `seconds`.
+    """
+    if seconds is not None and seconds <= 0:
+        raise RuntimeFailure(f"no time is left to compile the firmware for {board.name}")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise RuntimeFailure(
+            f"the compiler of the firmware for {board.name} did not end in {seconds:.2g} seconds"
+        ) from None
     if done.returncode:
         raise CodegenError(
             f"the firmware for {board.name} cannot be built", details=done.stderr.splitlines()[:20]
         )
 
 
-def emulate(board: Board, elf: Path, *, stdin: bytes = b"", seconds: float = 60) -> bytes:
-    """Run a firmware and return its standard output. Raises RuntimeFailure if it fails or exceeds
-    `seconds`.
-    """
+def emulator_command(board: Board) -> list[str]:
+    """The emulator of a board. Raises UnsupportedError if it is not installed."""
     if shutil.which(EMULATOR) is None:
         raise UnsupportedError(
             f"{board.name} cannot be emulated on this machine", hint="install qemu-system-arm"
         )
-    command = [EMULATOR, "-M", board.name, "-nographic", "-semihosting", "-kernel", str(elf)]
+    return [EMULATOR, "-M", board.name]
+
+
+def run_emulator(
+    board: Board, command: Sequence[str], seconds: float, *, stdin: bytes = b"", folder: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command of the emulator in a folder. It is killed after `seconds`; then this raises
+    RuntimeFailure.
+    """
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=seconds, check=False)
+        return subprocess.run(
+            command, input=stdin, capture_output=True, timeout=max(0, seconds), check=False, cwd=folder
+        )
     except subprocess.TimeoutExpired:
-        raise RuntimeFailure(f"the firmware on {board.name} did not end in {seconds:g} seconds") from None
+        raise RuntimeFailure(f"the firmware on {board.name} did not end in {seconds:.3g} seconds") from None
+
+
+def emulated_cycles(board: Board, ticks: int) -> int:
+    """The instructions that an emulated board has executed in so many ticks of its counter (see `COUNTING`).
+
+    The counter has the frequency of the board. Rounding makes the result inexact by one tick.
+    """
+    return round(ticks * 10**9 / (board.clock << SHIFT))
+
+
+def emulate(board: Board, elf: Path, *, stdin: bytes = b"", seconds: float = 60) -> bytes:
+    """Run a firmware and return its standard output. Raises RuntimeFailure if it fails or exceeds
+    `seconds`.
+    """
+    command = [*emulator_command(board), "-nographic", "-semihosting", "-kernel", str(elf)]
+    done = run_emulator(board, command, seconds, stdin=stdin)
     if done.returncode:
         raise RuntimeFailure(
             f"the firmware on {board.name} failed with status {done.returncode}",
@@ -139,4 +217,7 @@ def emulate(board: Board, elf: Path, *, stdin: bytes = b"", seconds: float = 60)
     return done.stdout
 
 
-__all__ = ["BOARDS", "Board", "board", "build_firmware", "emulate", "linker_script", "problem"]
+__all__ = [
+    "BOARDS", "COUNTING", "STACK", "Board", "board", "build_firmware", "compiler_command", "emulate",
+    "emulated_cycles", "emulator_command", "linker_script", "problem", "run_compiler", "run_emulator",
+]  # fmt: skip

@@ -10,6 +10,7 @@ int main(void);
 void initialise_monitor_handles(void);
 void reset(void);
 void tick(void);
+void fault(void);
 void _init(void);
 void _fini(void);
 
@@ -34,7 +35,8 @@ void reset(void)
     exit(main());
 }
 
-static void fault(void)
+/* The handler of faults, which a program may define. */
+__attribute__((weak)) void fault(void)
 {
     abort();
 }
@@ -45,6 +47,6 @@ __attribute__((weak)) void tick(void)
 }
 
 __attribute__((section(".vectors"), used)) static void (*const vectors[16])(void) = {
-    (void (*)(void))__stack, reset, fault, fault, fault, fault, fault, NULL,
+    (void (*)(void))__stack, reset, fault, fault, fault, fault, fault, fault,
     NULL, NULL, NULL, fault, fault, NULL, fault, tick,
 };

@@ -42,7 +42,9 @@ def build_session(
     model = NO_MODEL if exe is None else module_text(exe, "static const struct session_module session_model")
     (folder / "session_model.h").write_text(f"/* The model of a session. */\n{sizes}{model}")
     elf = folder / "session.elf"
-    build_firmware(board, sources, elf, flags=["-O2", f"-I{folder}", f"-I{HERE}"])
+    build_firmware(
+        board, sources, elf, flags=["-O2", f"-DSESSION_UART={board.uart:#x}u", f"-I{folder}", f"-I{HERE}"]
+    )
     return elf
 
 

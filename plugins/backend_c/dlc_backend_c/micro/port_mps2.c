@@ -1,8 +1,12 @@
-/* The port of a session to the MPS2 boards: the first UART, and the SysTick counter for cycles. */
+/* The port of a session to the MPS2 and MPS3 boards: the first UART, whose address is SESSION_UART, and the SysTick
+   counter for cycles. */
 #include <stdint.h>
 #include <stdlib.h>
 
-#define UART ((volatile uint32_t *)0x40004000u)
+#ifndef SESSION_UART
+#define SESSION_UART 0x40004000u
+#endif
+#define UART ((volatile uint32_t *)SESSION_UART)
 enum { DATA = 0, STATE = 1, CONTROL = 2, BAUD = 4 };
 #define TICK ((volatile uint32_t *)0xE000E010u)
 #define TICKS 0x01000000u

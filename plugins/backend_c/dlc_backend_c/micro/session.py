@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dlc_backend_c.boards import Board, board
+from dlc_backend_c.boards import Board, board, emulated_cycles
 from dlc_backend_c.micro.firmware import build_module, build_session
 from dlc_backend_c.micro.protocol import VERSION, Command, Status, Transport, frame, read_answer
 from dlc_backend_c.micro.transport import Emulated
@@ -148,7 +148,8 @@ class Session:
             raise UsageError(f"a {type(exe).__name__} is not an executable")
         self.queued = queued
         self.cycles = 0
-        """The cycles of the last call that was answered."""
+        """The cycles of the last call that was answered. On an emulated board these are the instructions that
+        it executed (`boards.emulated_cycles`)."""
         self._model = None if model is None else Module(self, model, None)
         self._sequence = 0
         self._waiting: deque[_Request] = deque()
@@ -371,7 +372,8 @@ class Session:
     def called(self, payload: bytes) -> None:
         """Read the cycles from the answer to a call."""
         _, low, high = struct.unpack("<3I", payload)
-        self.cycles = low | high << 32
+        ticks = low | high << 32
+        self.cycles = ticks if self._board is None else emulated_cycles(self._board, ticks)
 
 
 __all__ = ["BoardArray", "Module", "Session"]

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dlc_backend_c.boards import EMULATOR, Board
+from dlc_backend_c.boards import COUNTING, EMULATOR, Board
 from dlc_core.diag import RuntimeFailure, UnsupportedError
 
 
@@ -30,9 +30,7 @@ class Emulated:
         listening.listen(1)
         listening.settimeout(0.1)
         command = [EMULATOR, "-M", board.name, "-display", "none", "-monitor", "none", "-semihosting"]
-        # Each instruction takes one tick of a clock of 1 GHz / 2^shift, so that cycle counts are
-        # deterministic.
-        command += ["-icount", "shift=5,sleep=off", "-serial", f"unix:{socket_path}", "-kernel", str(elf)]
+        command += [*COUNTING, "-serial", f"unix:{socket_path}", "-kernel", str(elf)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
