@@ -67,7 +67,7 @@ def main() -> None:
     if problem is not None:
         raise SystemExit(problem)
     print("| model | board | processor | float32 | int8 | int8 / float32 |\n|---|---|---|---|---|---|")
-    for name in ():
+    for name in networks.NETWORKS:
         for board in given.boards:
             floats, bytes_ = (model_cycles(name, board, quantized) for quantized in (False, True))
             cpu = boards.board(board).cpu
@@ -206,6 +206,8 @@ def call_text(layer: Layer, data: Data) -> str:
     const cmsis_nn_per_tensor_quant_params quant = {{multipliers[0], shifts[0]}};
     const cmsis_nn_dims in = {{1, 1, 1, {before}}}, filter = {{{before}, 1, 1, {after}}};
     const cmsis_nn_dims biases = {{1, 1, 1, {after}}}, out = {{1, 1, 1, {after}}};
+    if (arm_fully_connected_s8_get_buffer_size(&filter) > 0) /* some versions read sums of the weights */
+        arm_vector_sum_s8(scratch, {before}, {after}, weights, {offset}, 0, bias);
     return arm_fully_connected_s8(
         &context, &params, &quant, &in, x, &filter, weights, &biases, bias, &out, y);"""
     return f"""\

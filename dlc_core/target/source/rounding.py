@@ -77,7 +77,7 @@ def _point(expr: Expr) -> Expr | None:
 
 
 def _integral(expr: Expr) -> int | None:
-    """The value of a constant float that is an integer of few bits; None for all else."""
+    """The value of a constant float that is an integer below 2^16; None for all else."""
     if not isinstance(expr, Const) or not abs(expr.value) < 1 << WIDEST:
         return None
     return int(expr.value) if expr.value == int(expr.value) else None

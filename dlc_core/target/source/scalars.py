@@ -262,10 +262,9 @@ class ScalarWriter:
             return f"{self.value(expr.a, EQUALITY + 1)} != {zero}", EQUALITY
         rounded = clamped_round(expr) if CLAMPED_ROUND in self.unit.dialect.fixed else None
         if rounded is not None:
-            value, zero, low, high = rounded
-            point = "0" if zero is None else self.value(zero)
-            name = self.unit.helper(CLAMPED_ROUND)
-            return f"({self.unit.scalar_type(to)}){name}({self.value(value)}, {point}, {low}, {high})", UNARY
+            args = [self.value(rounded.value), "0" if rounded.zero is None else self.value(rounded.zero)]
+            given = ", ".join([*args, str(rounded.low), str(rounded.high)])
+            return f"({self.unit.scalar_type(to)}){self.unit.helper(CLAMPED_ROUND)}({given})", UNARY
         inner = self.value(expr.a, UNARY)
         if to.is_float and to.bits < 32:
             if source.bits == 64 and source.is_float:
