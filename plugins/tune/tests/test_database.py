@@ -110,7 +110,7 @@ def test_records_of_a_locked_database_are_written_later(tmp_path):
         assert not database.add(made(2))  # one warning is enough
         (name,) = left(tmp_path)
         with (tmp_path / name).open("rb") as file:
-            assert [one for _, one in read_lines(file)] == [made(1), made(2)] == [*database.unwritten]
+            assert list(read_lines(file)) == [made(1), made(2)] == [*database.unwritten]
         with pytest.raises(DatabaseError, match=r"is locked") as caught:
             database.flush()
         assert name in caught.value.hint

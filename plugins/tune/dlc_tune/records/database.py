@@ -179,7 +179,7 @@ class Database:
         """Write what processes left unwritten that ended."""
         for path, file in abandoned(self.url):
             with open(file, "rb", closefd=False) as lines:
-                found = [one for _, one in read_lines(lines)]
+                found = list(read_lines(lines))
             records = [one for one in found if isinstance(one, Record)]
             try:
                 self._insert([row_of(one) for one in records])

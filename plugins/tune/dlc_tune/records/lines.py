@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
@@ -83,7 +84,12 @@ def of_fields(data: Mapping[str, Any]) -> Record:
     return found
 
 
-def read_lines(file: BinaryIO) -> Iterator[tuple[int, Record | Refused]]:
+def read_lines(file: BinaryIO) -> Iterator[Record | Refused]:
+    """The records of a file of JSON lines; for each line that is none, the reason. Empty lines are skipped."""
+    return (found for _, found in numbered_lines(file))
+
+
+def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, Record | Refused]]:
     """The lines of a file that are not empty, each with its number from 1: its record, or why it is none.
 
     At most `MAX_LINE` bytes are in memory at a time.
@@ -99,6 +105,16 @@ def read_lines(file: BinaryIO) -> Iterator[tuple[int, Record | Refused]]:
                 yield number, of_line(line.strip() if len(line) <= MAX_LINE else line)
             except RecordError as error:
                 yield number, Refused(number, f"{error.what}{f': {error.why}' if error.why else ''}")
+
+
+def write_lines(path: Path, records: Iterable[Record]) -> int:
+    """Write records to a file of JSON lines. Returns their number."""
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for found in records:
+            file.write(to_line(found) + "\n")
+            count += 1
+    return count
 
 
 def _text(most: int = MAX_TEXT, empty: bool = True) -> Callable[[Any], str]:
@@ -196,4 +212,13 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
 }
 _REQUIRED = ("kernel", "target", "processor", "family", "extents", "space", "point", "trace", "state")
 
-__all__ = ["MAX_LINE", "Refused", "of_fields", "of_line", "read_lines", "to_line"]
+__all__ = [
+    "MAX_LINE",
+    "Refused",
+    "numbered_lines",
+    "of_fields",
+    "of_line",
+    "read_lines",
+    "to_line",
+    "write_lines",
+]

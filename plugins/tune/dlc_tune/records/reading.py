@@ -139,7 +139,7 @@ class FileSource:
         state = self.state()
         if self._read is None or self._read[0] != state:
             with self.file.path.open("rb") as file:
-                found = [one for _, one in lines.read_lines(file)]
+                found = list(lines.read_lines(file))
             self._read = state, [one for one in found if isinstance(one, Record) and one.state == CHOSEN]
             refused = [one for one in found if isinstance(one, lines.Refused)]
             if refused:

@@ -12,7 +12,7 @@ from dlc_core.diag import DlcError, UsageError
 from dlc_core.schedule import Trace
 from dlc_core.support.record import record
 from dlc_tune.records.database import Database
-from dlc_tune.records.lines import Refused, read_lines, to_line
+from dlc_tune.records.lines import Refused, numbered_lines, write_lines
 from dlc_tune.records.record import Record
 
 CHUNK = 256
@@ -32,15 +32,10 @@ class Imported:
 
 def export_lines(path: Path, records: Iterable[Record]) -> int:
     """Write records to a file. Returns their number. Raises UsageError if the file cannot be written."""
-    count = 0
     try:
-        with path.open("w", encoding="utf-8") as file:
-            for found in records:
-                file.write(to_line(found) + "\n")
-                count += 1
+        return write_lines(path, records)
     except OSError as error:
         raise UsageError(f"the records cannot be written to {path}", why=str(error)) from error
-    return count
 
 
 def import_lines(path: Path, database: Database) -> Imported:
@@ -51,7 +46,7 @@ def import_lines(path: Path, database: Database) -> Imported:
     added, total, refused = 0, 0, list[Refused]()
 
     def legal(file: BinaryIO) -> Iterator[Record]:
-        for number, found in read_lines(file):
+        for number, found in numbered_lines(file):
             why = found.why if isinstance(found, Refused) else problem(found)
             if why or isinstance(found, Refused):
                 refused.append(Refused(number, why))
