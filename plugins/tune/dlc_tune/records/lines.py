@@ -85,7 +85,7 @@ def of_fields(data: Mapping[str, Any]) -> Record:
 
 
 def read_lines(file: BinaryIO) -> Iterator[Record | Refused]:
-    """The records of a file of JSON lines; for each line that is none, the reason. Empty lines are skipped."""
+    """The records of a file of lines; for each that is none, the reason. Empty lines are skipped."""
     return (found for _, found in numbered_lines(file))
 
 
