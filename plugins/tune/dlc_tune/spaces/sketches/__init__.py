@@ -1,0 +1,16 @@
+"""Sketches: schedules derived from what the blocks of a kernel do.
+
+generator      the space: rules schedule the blocks from the last to the first
+sketch         the state that rules share, and what a rule is
+access         the access pattern of a block: axes, operands, reuse
+inline         inlining of pointwise blocks, and their position in the loops of their readers
+tile           register tiles of reductions, with the epilogue fused
+partial        partial sums in vectors (rfactor)
+elementwise    pointwise blocks
+loops          all other blocks
+"""
+
+from dlc_tune.spaces.sketches.generator import RULES, SKETCHES, Sketches
+from dlc_tune.spaces.sketches.sketch import Sketch, SketchRule
+
+__all__ = ["RULES", "SKETCHES", "Sketch", "SketchRule"]

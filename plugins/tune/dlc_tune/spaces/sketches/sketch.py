@@ -1,0 +1,93 @@
+"""The state of a sketch: the schedule, the choices, the machine, and the blocks that are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from dlc_core.diag import ScheduleError
+from dlc_core.ir.expr import const_value
+from dlc_core.schedule import BlockRV, LoopRV, Schedule
+from dlc_core.target.description import Description
+from dlc_tune.choices import Choices
+from dlc_tune.spaces.sketches.access import Access
+from dlc_tune.task import Task
+
+T = TypeVar("T")
+
+
+class Sketch:
+    """What the rules of a sketch share."""
+
+    def __init__(self, schedule: Schedule, choose: Choices, task: Task) -> None:
+        self.s = schedule
+        self.choose = choose
+        self.task = task
+        self.finished: set[BlockRV] = set()
+        """Blocks whose loops are scheduled."""
+
+    @property
+    def description(self) -> Description:
+        return self.task.machine.description
+
+    @property
+    def threads(self) -> int:
+        """The threads of parallel loops."""
+        return self.task.machine.workers
+
+    def lanes(self, block: BlockRV) -> int:
+        """The elements of a vector of a block's results, of at least 32 bits."""
+        access = self.access(block)
+        bits = 32 if access is None else max(32, access.result.load.dtype.bits)
+        return self.description.lanes(bits)
+
+    def access(self, block: BlockRV) -> Access | None:
+        """The access pattern of a block; None if it is not one store."""
+        return Access.of(self.s.get(block))
+
+    def ask(self, block: BlockRV, name: str, options: Sequence[T], default: T | None = None) -> T:
+        """Choose an option for a block. A question with one option is not asked."""
+        return options[0] if len(options) == 1 else self.choose(f"{block.name}.{name}", options, default)
+
+    def is_legal(self, change: Callable[[Schedule], object]) -> bool:
+        """Whether a change of the schedule is legal; it is made on a copy."""
+        try:
+            change(self.s.copy())
+        except ScheduleError:
+            return False
+        return True
+
+    def own_loops(self, block: BlockRV) -> list[LoopRV] | None:
+        """The loops of a block, one for each axis and in their order; None if it has others."""
+        found = self.s.get(block)
+        loops = self.s.get_loops(block)[-len(found.axes) :] if found.axes else []
+        values = list(found.values)
+        if len(loops) < len(values) or any(v is not loop.var for v, loop in zip(values, loops, strict=True)):
+            return None
+        return loops
+
+    def extent(self, loop: LoopRV) -> int | None:
+        """The iterations of a loop; None if they are symbolic."""
+        found = const_value(self.s.extent(loop))
+        return None if found is None else int(found)
+
+
+class SketchRule(Protocol):
+    """A rule that schedules one block, and may place or copy others around it.
+
+    `name` is an option of the choice `<block>.rule`.
+    """
+
+    name: str
+    about: str
+
+    def matches(self, sketch: Sketch, block: BlockRV) -> bool:
+        """Whether the rule has a structure for a block."""
+        ...
+
+    def apply(self, sketch: Sketch, block: BlockRV) -> None:
+        """Schedule the block, and add it and what else is scheduled to `sketch.finished`."""
+        ...
+
+
+__all__ = ["Sketch", "SketchRule"]
