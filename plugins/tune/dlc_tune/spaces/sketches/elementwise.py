@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlc_core.ir.expr import const_value
-from dlc_core.schedule import BlockRV
+from dlc_core.schedule import BlockRV, LoopRV, Loops
 from dlc_core.schedule.rules.analysis import count_of, is_pointwise, mergeable_tail
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_tune.spaces.sketches.inline import place
@@ -23,9 +23,8 @@ class Elementwise:
     def apply(self, sketch: Sketch, block: BlockRV) -> None:
         s = sketch.s
         place(sketch, block)
-        sketch.finished.add(block)
         own = sketch.own_loops(block)
-        loops = s.get_loops(block)[-len(s.get(block).axes) :] if s.get(block).axes else []
+        loops = sketch.tile_loops(block)
         around = len(s.get_loops(block)) - len(loops)
         if not loops:
             return
@@ -35,11 +34,16 @@ class Elementwise:
             loops = [*loops[:-merged], s.fuse(*loops[-merged:])]
         lanes = sketch.lanes(block)
         inner = loops.pop()
+        fusable = len(loops) + 1
         if lanes > 1 and self._has_vectors(sketch, block):
-            inner = vectorized(sketch, block, inner, lanes)
-        loops += [inner] if inner is not None else []
+            vectors = vectorized(sketch, block, inner, lanes)
+            # A tail makes the loop around it imperfect.
+            fusable = len(loops) + (vectors is not None and vectors.tail is None)
+            loops += [] if vectors is None else [vectors[0]]
+        else:
+            loops.append(inner)
         if not around:
-            parallelize(sketch, block, loops, None if work is None else work // max(1, lanes))
+            parallelize(sketch, block, loops, None if work is None else work // max(1, lanes), fusable)
 
     def _has_vectors(self, sketch: Sketch, block: BlockRV) -> bool:
         """Whether neighbouring elements are stored along the innermost axis."""
@@ -51,8 +55,8 @@ class Elementwise:
         return step == 1
 
 
-def vectorized(sketch: Sketch, block: BlockRV, loop, lanes: int):
-    """Vectorise a loop; returns the loop over vectors, or None if there is only one vector."""
+def vectorized(sketch: Sketch, block: BlockRV, loop: LoopRV, lanes: int) -> Loops | None:
+    """Vectorise a loop; returns the loops over vectors and lanes, or None if there is only one vector."""
     s = sketch.s
     extent = sketch.extent(loop)
     if extent is not None and extent <= lanes:
@@ -64,7 +68,7 @@ def vectorized(sketch: Sketch, block: BlockRV, loop, lanes: int):
     s.vectorize(split[1])
     if split.tail is not None and sketch.extent(split.tail.loop) is not None:
         vectorize_columns(s, split.tail.loop, lanes)
-    return split[0]
+    return split
 
 
 __all__ = ["Elementwise", "vectorized"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_core.schedule import Schedule
+from dlc_core.schedule import BlockRV, Schedule
 from dlc_tune.choices import Choices
 from dlc_tune.spaces.sketches.elementwise import Elementwise
 from dlc_tune.spaces.sketches.inline import inline_pointwise
@@ -35,12 +35,29 @@ class Sketches:
         sketch = Sketch(schedule, choose, task)
         inline_pointwise(sketch)
         while rest := [b for b in schedule.get_blocks() if b not in sketch.finished]:
-            block = rest[-1]
-            matching = {rule.name: rule for rule in self.rules if rule.matches(sketch, block)}
-            if len(matching) > 1:
-                matching.pop(PlainLoops.name, None)
-            matching[sketch.ask(block, "rule", list(matching))].apply(sketch, block)
+            block, before = self._next(sketch, rest[-1]), set(schedule.get_blocks())
+            self._rule(sketch, block).apply(sketch, block)
+            # Tails and initialisations are scheduled with their block, copies of operands are stages.
+            made = set(schedule.get_blocks()) - before - sketch.copies
+            sketch.finished.update((block, *made))
         schedule.compact_buffers()
+
+    def _next(self, sketch: Sketch, block: BlockRV) -> BlockRV:
+        """The block to schedule next: a reduction before the epilogue that it may contain."""
+        for producer in sketch.s.get_producers(block):
+            if producer in sketch.finished:
+                continue
+            rule = self._rule(sketch, producer)
+            if isinstance(rule, Tile) and rule.may_contain(sketch, producer, block):
+                return producer
+        return block
+
+    def _rule(self, sketch: Sketch, block: BlockRV) -> SketchRule:
+        """Ask which of the matching rules schedules a block."""
+        matching = {rule.name: rule for rule in self.rules if rule.matches(sketch, block)}
+        if len(matching) > 1:
+            matching.pop(PlainLoops.name, None)
+        return matching[sketch.ask(block, "rule", list(matching))]
 
 
 SKETCHES = Sketches()

@@ -87,6 +87,7 @@ def innermost(sketch: Sketch, block: BlockRV, operand: Operand, vector: IterVar,
     s, name = sketch.s, operand.load.buffer.name
     if layout == COPIED:
         made = s.cache_read(block, name, "global")
+        sketch.copies.add(made)
         name = s.get(made).writes[0].buffer.name
     if step == 1 and dim == rank - 1:
         return

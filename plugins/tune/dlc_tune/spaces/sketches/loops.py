@@ -20,7 +20,6 @@ class PlainLoops:
 
     def apply(self, sketch: Sketch, block: BlockRV) -> None:
         s = sketch.s
-        sketch.finished.add(block)
         if sketch.own_loops(block) is not None:
             place(sketch, block)
         loops = s.get_loops(block)

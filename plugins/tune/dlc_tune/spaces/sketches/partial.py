@@ -50,21 +50,18 @@ class Partial:
             widths = [next(n for n in (1 << k for k in range(10, 0, -1)) if extent % n == 0)]
         width = sketch.ask(block, f"lanes.{short_name(axis)}", widths)
         place(sketch, block)
-        loops = s.get_loops(block)[-len(access.block.axes) :]
+        loops = sketch.tile_loops(block)
         around = len(s.get_loops(block)) - len(loops)
         position = [a.var for a in access.block.axes].index(axis.var)
         _, lane = s.split(loops[position], [None, width], tail="exact")
         made = s.rfactor(lane, 0)
         s.set_scope(made, 0, "local")
-        spatial = [
-            loop
-            for loop, a in zip(s.get_loops(block)[-len(access.spatial) - 1 :], access.spatial, strict=False)
-            if a.kind != "reduce"
-        ]
+        combined = s.get(block)
+        own = zip(sketch.tile_loops(block), combined.axes, strict=True)
+        spatial = [loop for loop, a in own if a.kind != "reduce"]
         if spatial:
             s.compute_at(made, spatial[-1])
         self._in_vectors(sketch, made, access)
-        sketch.finished.update((block, made))
         if not around:
             work = None if access.work is None else access.work // width
             parallelize(sketch, block, spatial, work)
@@ -73,7 +70,7 @@ class Partial:
         """Accumulate the lanes, which are the first dim of the partial results, in vectors."""
         s = sketch.s
         block = s.get(made)
-        loops = s.get_loops(made)[-len(block.axes) :]
+        loops = sketch.tile_loops(made)
         kinds = [a.kind for a in block.axes]
         body = sketch.access(made)
         assert body is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import const_value
+from dlc_core.ir.expr import Var, const_value
 from dlc_core.schedule import BlockRV, LoopRV, Schedule
 from dlc_core.target.description import Description
 from dlc_tune.choices import Choices
@@ -25,6 +25,8 @@ class Sketch:
         self.task = task
         self.finished: set[BlockRV] = set()
         """Blocks whose loops are scheduled."""
+        self.copies: set[BlockRV] = set()
+        """Blocks that rules made as stages of their own, which other rules schedule."""
 
     @property
     def description(self) -> Description:
@@ -59,12 +61,16 @@ class Sketch:
 
     def own_loops(self, block: BlockRV) -> list[LoopRV] | None:
         """The loops of a block, one for each axis and in their order; None if it has others."""
-        found = self.s.get(block)
-        loops = self.s.get_loops(block)[-len(found.axes) :] if found.axes else []
-        values = list(found.values)
-        if len(loops) < len(values) or any(v is not loop.var for v, loop in zip(values, loops, strict=True)):
-            return None
-        return loops
+        by_var = {loop.var: loop for loop in self.s.get_loops(block)}
+        loops = [by_var.get(value) for value in self.s.get(block).values if isinstance(value, Var)]
+        found = [loop for loop in loops if loop is not None]
+        return found if len({*found}) == len(found) == len(self.s.get(block).values) else None
+
+    def tile_loops(self, block: BlockRV) -> list[LoopRV]:
+        """The loops of a block's axes in their order, also after `compute_at`, which makes one for each."""
+        own = self.own_loops(block)
+        count = len(self.s.get(block).axes)
+        return own if own is not None else self.s.get_loops(block)[-count:] if count else []
 
     def extent(self, loop: LoopRV) -> int | None:
         """The iterations of a loop; None if they are symbolic."""
@@ -86,7 +92,8 @@ class SketchRule(Protocol):
         ...
 
     def apply(self, sketch: Sketch, block: BlockRV) -> None:
-        """Schedule the block, and add it and what else is scheduled to `sketch.finished`."""
+        """Schedule the block. Other blocks that are scheduled with it are added to `sketch.finished`; blocks
+        that the rule makes are finished too, except `sketch.copies`."""
         ...
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Expr, Var, const_value
 from dlc_core.schedule import BlockRV, Copy, LoopRV
 from dlc_core.schedule.index_map import IndexMap
@@ -74,7 +75,14 @@ class Tile:
         unroll = choose_unroll(sketch, block, plan)
         for part in _peeled(sketch, nest, order, plan, exact, access):
             _schedule_part(sketch, part, access.block.axes, plan, unroll)
-            sketch.finished.update((part.block, part.out))
+
+
+    def may_contain(self, sketch: Sketch, block: BlockRV, reader: BlockRV) -> bool:
+        """Whether a reader of a reduction may be its epilogue."""
+        access = sketch.access(block)
+        if sketch.s.get_consumers(block) != [reader] or block in sketch.s.get_output_blocks():
+            return False
+        return reader not in sketch.finished and access is not None and _loops_by_axis(sketch, reader, access) is not None
 
 
 def results_of(sketch: Sketch, block: BlockRV, access: Access) -> tuple[BlockRV, dict[IterVar, LoopRV]]:
@@ -84,14 +92,17 @@ def results_of(sketch: Sketch, block: BlockRV, access: Access) -> tuple[BlockRV,
     """
     s = sketch.s
     readers = s.get_consumers(block)
-    if len(readers) == 1 and readers[0] not in sketch.finished:
+    is_result = block in s.get_output_blocks()
+    if len(readers) == 1 and readers[0] not in sketch.finished and not is_result:
         found = _loops_by_axis(sketch, readers[0], access)
         if found is not None and sketch.ask(block, "epilogue", ["fused", "separate"]) == "fused":
             s.set_scope(block, 0, "local")
+            sketch.finished.add(readers[0])
             return readers[0], found
     out = s.cache_write(block, 0, "local")
     loops = _loops_by_axis(sketch, out, access)
-    assert loops is not None
+    if loops is None:
+        raise ScheduleError(f"the results of {block.name!r} are no box of its spatial axes")
     return out, loops
 
 
@@ -191,7 +202,7 @@ def _schedule_part(
 ) -> None:
     """Schedule the reduction and the epilogue of the tiles of one part of the domain."""
     s = sketch.s
-    loops = s.get_loops(nest.block)[-len(axes) :]
+    loops = sketch.tile_loops(nest.block)
     own = {axis.var: loop for axis, loop in zip(axes, loops, strict=True)}
     steps = [own[a.var] for a in plan.steps]
     spatial = [own[a.var] for a in axes if a.kind != "reduce" and a is not plan.vector]
