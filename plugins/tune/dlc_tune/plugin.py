@@ -39,7 +39,7 @@ def dlc_tuners() -> Iterable[Declaration]:
 
 @hookimpl
 def dlc_search_spaces() -> Iterable[Declaration]:
-    names = ("decisions", "mutations")
+    names = ("decisions", "mutations", "sketches")
     return [Deferred(name, f"dlc_tune.spaces.{name}:SPACE") for name in names]
 
 

@@ -10,7 +10,7 @@ elementwise    pointwise blocks
 loops          all other blocks
 """
 
-from dlc_tune.spaces.sketches.generator import RULES, SKETCHES, Sketches
+from dlc_tune.spaces.sketches.generator import RULES, SPACE, Sketches
 from dlc_tune.spaces.sketches.sketch import Sketch, SketchRule
 
-__all__ = ["RULES", "SKETCHES", "Sketch", "SketchRule"]
+__all__ = ["RULES", "SPACE", "Sketch", "SketchRule", "Sketches"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlc_core.schedule import BlockRV, Schedule
+from dlc_core.tir.functor import block_list
 from dlc_tune.choices import Choices
 from dlc_tune.spaces.sketches.elementwise import Elementwise
 from dlc_tune.spaces.sketches.inline import inline_pointwise
@@ -13,7 +14,6 @@ from dlc_tune.spaces.sketches.partial import Partial
 from dlc_tune.spaces.sketches.sketch import Sketch, SketchRule
 from dlc_tune.spaces.sketches.tile import Tile
 from dlc_tune.task import Task
-from dlc_core.tir.functor import block_list
 
 RULES: tuple[SketchRule, ...] = (Tile(), Partial(), Elementwise(), PlainLoops())
 """The rules for CPUs; the first that matches a block is the default."""
@@ -23,7 +23,9 @@ class Sketches:
     """Schedules that rules derive from the access patterns of a kernel's blocks."""
 
     name = "sketches"
-    about = "Loop structures derived from the access pattern of each block, with tile sizes and more to choose."
+    about = (
+        "Loop structures derived from the access pattern of each block, with tile sizes and more to choose."
+    )
 
     def __init__(self, rules: Sequence[SketchRule] = RULES) -> None:
         self.rules = tuple(rules)
@@ -60,6 +62,6 @@ class Sketches:
         return matching[sketch.ask(block, "rule", list(matching))]
 
 
-SKETCHES = Sketches()
+SPACE = Sketches()
 
-__all__ = ["RULES", "SKETCHES", "Sketches"]
+__all__ = ["RULES", "SPACE", "Sketches"]

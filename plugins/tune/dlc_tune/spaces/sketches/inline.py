@@ -34,9 +34,8 @@ def inline_pointwise(sketch: Sketch) -> None:
         if not readers or not sketch.is_legal(lambda trial, block=block: trial.compute_inline(block)):
             continue
         often = _times(sketch, block, readers)
-        if often <= 1 or not _has_cost(s.get(block)) and not any(s.get(r).init for r in readers):
-            s.compute_inline(block)
-        elif sketch.ask(block, "inline", [KEPT, INLINED]) == INLINED:
+        again = any(s.get(reader).init for reader in readers) or _has_cost(s.get(block))
+        if often <= 1 or not again or sketch.ask(block, "inline", [KEPT, INLINED]) == INLINED:
             s.compute_inline(block)
 
 

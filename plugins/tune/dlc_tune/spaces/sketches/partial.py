@@ -1,9 +1,9 @@
 """Partial sums of a reduction along a contiguous axis: its iterations are the lanes of vectors.
 
-    for spatial axes (parallel):
-      partial[lanes] = 0
-      for steps: for lanes (vectors): partial[lane] += …        by rfactor
-      for lanes: result += partial[lane]
+for spatial axes (parallel):
+  partial[lanes] = 0
+  for steps: for lanes (vectors): partial[lane] += …        by rfactor
+  for lanes: result += partial[lane]
 """
 
 from __future__ import annotations

@@ -44,18 +44,19 @@ class Registers:
         return -(-extent // self.lanes) if axis is self.vector else extent
 
     def counts(self, axis: IterVar) -> list[int]:
-        """The iterations of an axis (or vectors) that a tile may have: divisors, and others of little waste."""
+        """The iterations (or vectors) of an axis of a tile: divisors, and others of little waste."""
         extent = self.length(axis)
         limit = min(extent, MAX_COUNT, self.description.usable_registers)
         divisors = [n for n in range(1, limit + 1) if extent % n == 0]
-        if extent > limit and divisors[-1] * 2 <= limit or axis is self.vector:
+        if (extent > limit and divisors[-1] * 2 <= limit) or axis is self.vector:
             near = (n for n in range(1, limit + 1) if -(-extent // n) * n <= WASTE * extent)
             return sorted({*divisors, *near})
         return divisors
 
     def fits(self, tile: Mapping[IterVar, int]) -> bool:
         """Whether the accumulators, the vectors of one step and one broadcast fit in the registers."""
-        held = min((_product(tile, o) for o in self.contiguous), default=1)
+        vectors = (o for o in self.access.operands if o.uses(self.vector))
+        held = min((_product(tile, o) for o in vectors), default=1)
         return math.prod(tile.values()) + held + 1 <= self.description.usable_registers or all(
             n == 1 for n in tile.values()
         )
@@ -95,9 +96,7 @@ class Registers:
 
     def best(self, fixed: Mapping[IterVar, int], free: Sequence[IterVar]) -> dict[IterVar, int]:
         """The tile of the fewest predicted cycles; of equal ones, that with the fewest accumulators."""
-        return min(
-            self.tiles(fixed, free), key=lambda tile: (self.cycles(tile), math.prod(tile.values()))
-        )
+        return min(self.tiles(fixed, free), key=lambda tile: (self.cycles(tile), math.prod(tile.values())))
 
 
 def _product(tile: Mapping[IterVar, int], operand: Operand) -> int:

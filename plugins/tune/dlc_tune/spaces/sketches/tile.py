@@ -76,13 +76,16 @@ class Tile:
         for part in _peeled(sketch, nest, order, plan, exact, access):
             _schedule_part(sketch, part, access.block.axes, plan, unroll)
 
-
     def may_contain(self, sketch: Sketch, block: BlockRV, reader: BlockRV) -> bool:
         """Whether a reader of a reduction may be its epilogue."""
         access = sketch.access(block)
         if sketch.s.get_consumers(block) != [reader] or block in sketch.s.get_output_blocks():
             return False
-        return reader not in sketch.finished and access is not None and _loops_by_axis(sketch, reader, access) is not None
+        return (
+            reader not in sketch.finished
+            and access is not None
+            and _loops_by_axis(sketch, reader, access) is not None
+        )
 
 
 def results_of(sketch: Sketch, block: BlockRV, access: Access) -> tuple[BlockRV, dict[IterVar, LoopRV]]:
@@ -197,9 +200,7 @@ def _peeled(
     return parts
 
 
-def _schedule_part(
-    sketch: Sketch, nest: Nest, axes: Sequence[IterVar], plan: TilePlan, unroll: int
-) -> None:
+def _schedule_part(sketch: Sketch, nest: Nest, axes: Sequence[IterVar], plan: TilePlan, unroll: int) -> None:
     """Schedule the reduction and the epilogue of the tiles of one part of the domain."""
     s = sketch.s
     loops = sketch.tile_loops(nest.block)

@@ -1,4 +1,4 @@
-"""The choices of a tiled reduction: axis of vectors, layouts, register tile, loop order, threads, unrolling."""
+"""The choices of a tiled reduction: axis of vectors, layouts, register tile, loop order, unrolling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlc_core.schedule import BlockRV
 from dlc_core.schedule.rules.analysis import bytes_of, extent_of, points_of
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import IterVar
-from dlc_tune.spaces.sketches.access import Access, Operand, short_name
+from dlc_tune.spaces.sketches.access import Access, short_name
 from dlc_tune.spaces.sketches.layouts import IN_PLACE, layouts_of
 from dlc_tune.spaces.sketches.registers import Registers
 from dlc_tune.spaces.sketches.sketch import Sketch
@@ -149,9 +149,4 @@ def choose_unroll(sketch: Sketch, block: BlockRV, plan: TilePlan) -> int:
     return sketch.ask(block, "unroll", [n for n in range(1, most + 1) if extent % n == 0])
 
 
-def contiguous_operands(access: Access, plan: TilePlan) -> list[Operand]:
-    """The operands that vectors read."""
-    return [o for o in access.operands if o.uses(plan.vector)]
-
-
-__all__ = ["TilePlan", "choose_order", "choose_plan", "choose_unroll", "contiguous_operands"]
+__all__ = ["TilePlan", "choose_order", "choose_plan", "choose_unroll"]
