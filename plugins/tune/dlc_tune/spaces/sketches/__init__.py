@@ -1,4 +1,4 @@
-"""Sketches: schedules derived from what the blocks of a kernel do.
+"""Sketches: schedules derived from the access patterns of a kernel's blocks.
 
 generator      the space: rules schedule the blocks from the last to the first
 sketch         the state that rules share, and what a rule is

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Sketch:
-    """What the rules of a sketch share."""
+    """The state that the rules of a sketch share."""
 
     def __init__(self, schedule: Schedule, choose: Choices, task: Task) -> None:
         self.s = schedule
