@@ -53,7 +53,9 @@ def dlc_search_strategies() -> Iterable[Declaration]:
 def dlc_commands() -> Iterable[Command]:
     about = "Search for faster schedules of a model's kernels, and keep them for compiles."
     records = "List, export, import and pack the records of tuned kernels."
+    worker = "Build and run kernels for tuners on other machines, as a Dask worker."
     return [
         Command("tune", "dlc_tune.cli.tune:tune", about),
         Command("records", "dlc_tune.cli.records:app", records),
+        Command("worker", "dlc_tune.cluster_worker:worker", worker),
     ]

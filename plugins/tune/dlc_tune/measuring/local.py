@@ -156,7 +156,7 @@ class LocalMeasurer:
             built.popleft()
             task = runner.begin(
                 run_task,
-                (job, str(each.artefact), self.flush, self.repeats, self._best.get(_kind_of(job))),
+                (job, str(each.artefact), self.flush, self.repeats, self._best.get(kind_of(job))),
                 timeout=self.timeout,
                 fails_as=RUN,
                 cores=cores.runner(self._runners.index(runner)),
@@ -204,7 +204,7 @@ class LocalMeasurer:
             return Outcome(found.state, why=found.why, build_seconds=found.seconds)
         outcome = outcome_of(build.seconds, found)
         if outcome.best is not None:
-            kind = _kind_of(job)
+            kind = kind_of(job)
             self._best[kind] = min(outcome.best, self._best.get(kind, outcome.best))
         return outcome
 
@@ -224,7 +224,7 @@ def _ended(begun: Sequence[_Begun]) -> list[_Begun]:
             return found
 
 
-def _kind_of(job: Job) -> object:
+def kind_of(job: Job) -> object:
     """The kernel, the target, the sizes and the threads: costs of jobs that share them can be compared."""
     return kernel_key(job.func), job.target, tuple(sorted(job.sizes.items())), job.threads
 
@@ -235,4 +235,4 @@ def _end(processes: Sequence[WorkerProcess], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-__all__ = ["LocalMeasurer"]
+__all__ = ["LocalMeasurer", "kind_of"]

@@ -1,0 +1,260 @@
+"""Measuring on a cluster of Dask workers.
+
+    with ClusterMeasurer("tcp://10.0.0.1:8786", "llvm -mcpu=znver4") as measurer:
+        for number, outcome in measurer.measure(jobs):
+            ...
+
+`dask scheduler` starts the scheduler, `dlc worker tcp://10.0.0.1:8786` a worker on each machine. A job is two
+tasks: its build goes to any worker with builders, its run to a worker that announced the target
+(`announced.py`). The artefact goes from worker to worker, the kernel to each worker once.
+
+Dask repeats the tasks of workers that vanish on others, and gives tasks to workers that join later. A job
+that ends several workers has the state "crash". Whoever reaches the scheduler can run code on all workers:
+outside of one machine, use an address `tls://` and certificates (`security`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dlc_core.diag import RuntimeFailure, UsageError
+from dlc_core.support.lazy import lazy
+from dlc_core.target import Target
+from dlc_tune.measuring import cluster_tasks
+from dlc_tune.measuring.announced import RUN, build_resource, compiler_parts
+from dlc_tune.measuring.cluster_sites import Site, find_site
+from dlc_tune.measuring.cluster_tasks import Rejected
+from dlc_tune.measuring.futures import Futures
+from dlc_tune.measuring.job import BUILD, LOST, Comparison, Job, Outcome
+
+if TYPE_CHECKING:
+    import distributed
+else:
+    distributed = lazy("distributed")
+
+POLL = 2.0
+"""Seconds between two looks at the workers while tasks are under way."""
+
+
+class ClusterMeasurer:
+    """Measures on the workers of a Dask cluster.
+
+    `cluster` is the address of its scheduler or a `distributed.Client`, which stays open. `targets` are
+    checked at once; jobs may have others. `machine` is a part of the name of the machine to measure on, if
+    different machines run a target. `wait` is how many seconds to wait for the first worker of a target, and
+    `patience` how long its jobs wait if all its workers vanish, before they are lost. `security` is that of
+    `distributed`.
+
+    Raises UsageError without the package `distributed` or without a scheduler at the address.
+    """
+
+    def __init__(
+        self,
+        cluster: str | distributed.Client,
+        *targets: str | Target,
+        machine: str = "",
+        wait: float = 0.0,
+        patience: float = 60.0,
+        security: distributed.Security | None = None,
+    ) -> None:
+        self._machine, self._wait, self._patience = machine, wait, patience
+        self._sites: dict[str, Site] = {}
+        self._pinned: set[str] = set()
+        self._owns = isinstance(cluster, str)
+        self._client = connect(cluster, security) if isinstance(cluster, str) else cluster
+        try:
+            for target in targets:
+                self._site(str(target))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ClusterMeasurer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection. Workers and scheduler go on."""
+        if self._owns:
+            self._client.close()
+
+    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+        """The outcome of each job with its index, in the order in which they end.
+
+        Raises TargetError for a target that no worker runs.
+        """
+        for job in jobs:
+            self._site(job.target)
+        starts = [partial(self._run, job) for job in jobs]
+        yield from self._results([job.target for job in jobs], starts)
+
+    def compare(self, candidate: Job, default: Job) -> Comparison:
+        """Run both alternately in one process of one worker, and compare their times and their results."""
+        self._site(candidate.target)
+        ((_, found),) = self._results([candidate.target], [partial(self._compare, candidate, default)])
+        return Comparison(found.state, why=found.why) if isinstance(found, Outcome) else found
+
+    def _run(self, job: Job) -> distributed.Future:
+        site, packed = self._site(job.target), self._packed(job)
+        built = self._build(job, packed)
+        return self._submit(cluster_tasks.run_job, packed, built, resources={RUN: 1, site.place.run: 1})
+
+    def _compare(self, *jobs: Job) -> distributed.Future:
+        site, packed = self._site(jobs[0].target), [self._packed(job) for job in jobs]
+        built = [self._build(job, each) for job, each in zip(jobs, packed)]
+        return self._submit(cluster_tasks.compare_jobs, packed, built, resources={RUN: 1, site.place.run: 1})
+
+    def _build(self, job: Job, packed: distributed.Future) -> distributed.Future:
+        site = self._site(job.target)
+        resource = site.place.build if job.target in self._pinned else build_resource(compiler_parts())
+        return self._submit(cluster_tasks.build_job, packed, job.trace, site.meaning, resources={resource: 1})
+
+    def _packed(self, job: Job) -> distributed.Future:
+        """The kernel of a job as the result of a task, sent to each worker once."""
+        packed = cluster_tasks.pack(job)
+        return self._submit(bytes, packed, key=f"dlc_kernel-{hashlib.sha256(packed).hexdigest()}")
+
+    def _submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> distributed.Future:
+        try:
+            return self._client.submit(function, *args, pure=False, **options)
+        except (OSError, RuntimeError) as error:
+            raise RuntimeFailure("the cluster takes no jobs", why=str(error)) from error
+
+    def _results(
+        self, targets: Sequence[str], starts: Sequence[Callable[[], distributed.Future]]
+    ) -> Iterator[tuple[int, Any]]:
+        """The results of tasks in the order in which they end; those that failed are Outcomes."""
+        futures, absence = Futures(), Absence(self._patience)
+        try:
+            for number, start in enumerate(starts):
+                futures.add(number, start())
+            repeated: set[int] = set()
+            while futures.pending:
+                for number, found in futures.ended(POLL):
+                    if not isinstance(found, Rejected):
+                        yield number, found
+                    elif number in repeated:
+                        yield number, Outcome(BUILD, why=found.why)
+                    else:
+                        self._pinned.add(targets[number])
+                        repeated.add(number)
+                        futures.add(number, starts[number]())
+                for target in absence.found({targets[n] for n in futures.numbers}, self._present):
+                    for number in [n for n in futures.numbers if targets[n] == target]:
+                        futures.drop(number)
+                        yield number, Outcome(LOST, why=f"no worker of the cluster runs {target} any more")
+        finally:
+            futures.cancel()
+
+    def _present(self, target: str) -> bool:
+        """Whether a worker runs a target now."""
+        resource = self._site(target).place.run
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        return any(resource in worker["resources"] for worker in workers)
+
+    def _site(self, target: str) -> Site:
+        if target not in self._sites:
+            self._sites[target] = find_site(self._client, target, self._machine, self._wait)
+        return self._sites[target]
+
+
+class Absence:
+    """How long targets have had no worker. Looks at the workers at most every POLL seconds."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._since: dict[str, float] = {}
+        self._looked = time.monotonic()
+
+    def found(self, targets: Collection[str], present: Callable[[str], bool]) -> list[str]:
+        """Those of the targets that have had no worker for longer than the patience."""
+        now = time.monotonic()
+        if now < self._looked + POLL:
+            return []
+        self._looked = now
+        absent = [target for target in targets if not present(target)]
+        self._since = {target: self._since.get(target, now) for target in absent}
+        return [target for target, since in self._since.items() if now - since >= self._patience]
+
+
+def measurer_for(
+    address: str,
+    *targets: str | Target,
+    machine: str = "",
+    wait: float = 0.0,
+    patience: float = 60.0,
+    tls_ca: Path | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+) -> ClusterMeasurer:
+    """The measurer of the cluster whose scheduler has this address, such as "tcp://10.0.0.1:8786".
+
+    An address "tls://..." needs the certificate of the authority, and a certificate and key of this process.
+    Other arguments and the errors are those of `ClusterMeasurer`.
+    """
+    security = security_of(address, tls_ca, tls_cert, tls_key)
+    return ClusterMeasurer(
+        address, *targets, machine=machine, wait=wait, patience=patience, security=security
+    )
+
+
+def security_of(
+    address: str, ca: Path | None, cert: Path | None, key: Path | None
+) -> distributed.Security | None:
+    """The security of connections to an address; None for "tcp://" without certificates.
+
+    Raises UsageError for an address "tls://" without certificates, the reverse, and missing files.
+    """
+    files = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
+    given = {name: str(path) for name, path in files.items() if path is not None}
+    missing = [path for path in given.values() if not Path(path).is_file()]
+    if missing:
+        raise UsageError(f"there is no file {missing[0]}")
+    if address.startswith("tls://") != bool(given):
+        raise UsageError(
+            f"the address {address} {'needs' if not given else 'uses no'} certificates",
+            hint="give tls_ca, tls_cert and tls_key with an address tls://, and none with tcp://",
+        )
+    if not given:
+        return None
+    worker = {name.replace("client", "worker"): path for name, path in given.items() if "client" in name}
+    return require_distributed().Security(require_encryption=True, **given, **worker)
+
+
+def connect(address: str, security: distributed.Security | None, seconds: float = 10.0) -> distributed.Client:
+    """A client of the scheduler at an address. Raises UsageError if none answers in time."""
+    require_distributed()
+    try:
+        return distributed.Client(address, security=security, timeout=seconds, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise UsageError(
+            f"no Dask scheduler answers at {address}",
+            why=str(error),
+            hint="`dask scheduler` starts one and prints its address",
+        ) from error
+
+
+def require_distributed() -> Any:
+    """The package `distributed`. Raises UsageError if it is not installed."""
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as error:
+        raise UsageError(
+            "measuring on a cluster needs the package distributed",
+            why=str(error),
+            hint='pip install "dlc-tune[cluster]"',
+        ) from error
+
+
+__all__ = ["ClusterMeasurer", "connect", "measurer_for", "require_distributed", "security_of"]

@@ -1,0 +1,79 @@
+"""Dask futures that are under way, each with a number, and their results in the order in which they end."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dlc_core.support.lazy import lazy
+from dlc_tune.measuring.job import CRASH, LOST, Outcome
+
+if TYPE_CHECKING:
+    import distributed
+    from distributed import scheduler
+else:
+    distributed = lazy("distributed")
+    scheduler = lazy("distributed.scheduler")
+
+GATHER = 30.0
+"""Seconds for the transfer of a result. Later it counts as not ended: its worker has vanished with it."""
+
+
+class Futures:
+    """Futures by number. The errors of tasks become Outcomes."""
+
+    def __init__(self) -> None:
+        self.pending: dict[distributed.Future, int] = {}
+        self._ended: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the futures that are under way."""
+        return list(self.pending.values())
+
+    def add(self, number: int, future: distributed.Future) -> None:
+        self.pending[future] = number
+        future.add_done_callback(self._ended.put)
+
+    def ended(self, seconds: float) -> Iterator[tuple[int, Any]]:
+        """The next results, after at most `seconds` without one."""
+        try:
+            future = self._ended.get(timeout=seconds)
+        except queue.Empty:
+            return
+        number = self.pending.pop(future, None)
+        if number is None:
+            return
+        try:
+            found = _result(future)
+        except TimeoutError:
+            self.add(number, future)
+            return
+        yield number, found
+
+    def drop(self, number: int) -> None:
+        """Cancel a future by its number."""
+        for future in [each for each, own in self.pending.items() if own == number]:
+            del self.pending[future]
+            future.cancel(force=True)
+
+    def cancel(self) -> None:
+        """Cancel all."""
+        for number in self.numbers:
+            self.drop(number)
+
+
+def _result(future: distributed.Future) -> Any:
+    if future.status in ("cancelled", "lost"):
+        return Outcome(LOST, why="the scheduler of the cluster vanished, or cancelled the task")
+    error = future.exception(timeout=GATHER) if future.status == "error" else None
+    if isinstance(error, scheduler.KilledWorker):
+        count, last = error.allowed_failures + 1, error.last_worker.address
+        return Outcome(CRASH, why=f"{count} workers ended while they worked on it, the last one at {last}")
+    if error is not None:
+        return Outcome(LOST, why=f"the worker raised {type(error).__name__}: {error}")
+    return future.result(timeout=GATHER)
+
+
+__all__ = ["Futures"]
