@@ -16,7 +16,7 @@ from dlc_tune.measuring.job import CRASH, LOST, OK, Job
 from dlc_tune.measuring.waiting import DEADLY, WaitingBench
 
 from dlc_core import te
-from dlc_core.diag import TargetError, UsageError
+from dlc_core.diag import RuntimeFailure, TargetError, UsageError
 from dlc_core.target import Target
 
 distributed = pytest.importorskip("distributed", reason="clusters need the package distributed")
@@ -179,13 +179,34 @@ def test_jobs_are_lost_if_all_workers_stay_away(task, start, scheduler):
     assert "no worker of the cluster runs c -mcpu=cortex-a72 any more" in rest[-1][1].why
 
 
+def test_jobs_go_on_after_a_broken_connection(task, start, measurer):
+    start("one", C)
+    outcomes = []
+    for outcome in measurer.measure(jobs_for(task, C, 30)):
+        outcomes.append(outcome)
+        if len(outcomes) == 5:
+            client = measurer._client
+            client.loop.add_callback(client.scheduler_comm.comm.abort)
+    check(outcomes, 30)
+
+
 def test_a_scheduler_that_vanishes(task, start, scheduler):
     start("one", C)
-    with ClusterMeasurer(scheduler.scheduler_address, C) as found:
-        outcomes = found.measure(jobs_for(task, C, 40))
-        next(outcomes)
-        scheduler.sync(scheduler.scheduler.close)
-        assert {outcome.state for _, outcome in outcomes} == {LOST}
+    client = connect(scheduler.scheduler_address, None, seconds=0.5)
+    measurer = ClusterMeasurer(client, C)
+    outcomes = measurer.measure(jobs_for(task, C, 40))
+    next(outcomes)
+
+    async def reconnect_elsewhere():
+        client.scheduler.addr = "tcp://127.0.0.1:1"
+        client.scheduler_comm.comm.abort()
+
+    client.sync(reconnect_elsewhere)
+    states = {outcome.state for _, outcome in outcomes}
+    assert states <= {OK, LOST}
+    assert LOST in states
+    with pytest.raises(RuntimeFailure, match="the scheduler of the cluster vanished"):
+        next(measurer.measure(jobs_for(task, C, 1)))
 
 
 def test_measuring_that_stops_early_leaves_no_task(task, start, scheduler, measurer):

@@ -31,7 +31,7 @@ from dlc_tune.measuring import cluster_tasks
 from dlc_tune.measuring.announced import RUN, build_resource, compiler_parts
 from dlc_tune.measuring.cluster_sites import Site, find_site
 from dlc_tune.measuring.cluster_tasks import Rejected
-from dlc_tune.measuring.futures import Futures
+from dlc_tune.measuring.futures import DISCONNECTED, Futures
 from dlc_tune.measuring.job import BUILD, LOST, Comparison, Job, Outcome
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 else:
     distributed = lazy("distributed")
 
+PAUSE = 0.05
 POLL = 2.0
 """Seconds between two looks at the workers while tasks are under way."""
 
@@ -135,6 +136,8 @@ class ClusterMeasurer:
         self, targets: Sequence[str], starts: Sequence[Callable[[], distributed.Future]]
     ) -> Iterator[tuple[int, Any]]:
         """The results of tasks in the order in which they end; those that failed are Outcomes."""
+        if not self._is_connected():
+            raise RuntimeFailure("the scheduler of the cluster vanished", hint="start it, and connect again")
         futures, absence = Futures(), Absence(self._patience)
         try:
             for number, start in enumerate(starts):
@@ -142,20 +145,28 @@ class ClusterMeasurer:
             repeated: set[int] = set()
             while futures.pending:
                 for number, found in futures.ended(POLL):
-                    if not isinstance(found, Rejected):
-                        yield number, found
-                    elif number in repeated:
-                        yield number, Outcome(BUILD, why=found.why)
-                    else:
-                        self._pinned.add(targets[number])
+                    again = isinstance(found, Rejected) or found is DISCONNECTED
+                    if again and number not in repeated and self._is_connected():
+                        if isinstance(found, Rejected):
+                            self._pinned.add(targets[number])
                         repeated.add(number)
                         futures.add(number, starts[number]())
+                    elif isinstance(found, Rejected):
+                        yield number, Outcome(BUILD, why=found.why)
+                    else:
+                        yield number, found
                 for target in absence.found({targets[n] for n in futures.numbers}, self._present):
                     for number in [n for n in futures.numbers if targets[n] == target]:
                         futures.drop(number)
                         yield number, Outcome(LOST, why=f"no worker of the cluster runs {target} any more")
         finally:
             futures.cancel()
+
+    def _is_connected(self) -> bool:
+        """Whether the scheduler answers. Waits while the client connects again."""
+        while self._client.status == "connecting":
+            time.sleep(PAUSE)
+        return bool(self._client.status == "running")
 
     def _present(self, target: str) -> bool:
         """Whether a worker runs a target now."""

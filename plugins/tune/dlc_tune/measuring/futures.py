@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.support.lazy import lazy
@@ -18,6 +18,8 @@ else:
 
 GATHER = 30.0
 """Seconds for the transfer of a result. Later it counts as not ended: its worker has vanished with it."""
+
+DISCONNECTED = Outcome(LOST, why="the connection to the scheduler of the cluster broke")
 
 
 class Futures:
@@ -54,19 +56,22 @@ class Futures:
 
     def drop(self, number: int) -> None:
         """Cancel a future by its number."""
-        for future in [each for each, own in self.pending.items() if own == number]:
-            del self.pending[future]
-            future.cancel(force=True)
+        self._cancel([each for each, own in self.pending.items() if own == number])
 
     def cancel(self) -> None:
         """Cancel all."""
-        for number in self.numbers:
-            self.drop(number)
+        self._cancel(list(self.pending))
+
+    def _cancel(self, futures: Sequence[distributed.Future]) -> None:
+        for each in futures:
+            del self.pending[each]
+        if futures and futures[0].client.status != "closed":
+            futures[0].client.cancel(futures, force=True)
 
 
 def _result(future: distributed.Future) -> Any:
     if future.status in ("cancelled", "lost"):
-        return Outcome(LOST, why="the scheduler of the cluster vanished, or cancelled the task")
+        return DISCONNECTED
     error = future.exception(timeout=GATHER) if future.status == "error" else None
     if isinstance(error, scheduler.KilledWorker):
         count, last = error.allowed_failures + 1, error.last_worker.address
@@ -76,4 +81,4 @@ def _result(future: distributed.Future) -> Any:
     return future.result(timeout=GATHER)
 
 
-__all__ = ["Futures"]
+__all__ = ["DISCONNECTED", "Futures"]
