@@ -9,4 +9,5 @@ comparing  interleaved comparison of two artefacts (noise: repeats of one)
 vendor     a vendor's own measure in place of the clock
 cores      the cores of builders and runners
 process    a process that is replaced when it crashes (worker: its tasks)
+cluster    the measurer of a Dask cluster (announced: the targets of workers; cluster_sites: those that fit)
 """

@@ -62,9 +62,9 @@ class LocalBench:
         self.close()
 
     def close(self) -> None:
-        """End all processes at once. Calls that wait for one end with the state "crash"."""
+        """End all processes at once. Calls that wait for one fail."""
         for each in self._processes:
-            each.close()
+            each.close(for_good=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def build(self, job: Job) -> Built | Outcome:

@@ -71,9 +71,12 @@ class WorkerProcess:
         self._pool: ProcessPool | None = None
         self._hello: Future[int] | None = None
         self._count = 0
+        self._is_over = False
 
     def start(self) -> None:
-        """Begin to start the process, if it does not run."""
+        """Begin to start the process, if it does not run. Raises RuntimeFailure if it has ended for good."""
+        if self._is_over:
+            raise RuntimeFailure("a worker process of the tuner has ended for good")
         if self._pool is None:
             set_forkserver_preload(PRELOADED)
             given = (str(self._folder), dict(os.environ), self._setup)
@@ -199,8 +202,11 @@ class WorkerProcess:
             for file in (task.task, task.answer):
                 file.unlink(missing_ok=True)
 
-    def close(self) -> None:
-        """End the process at once, with all that it has started. A later task starts a new one."""
+    def close(self, for_good: bool = False) -> None:
+        """End the process at once, with all that it has started. A later task starts a new one, unless the
+        end is `for_good`, which other threads may ask for.
+        """
+        self._is_over = self._is_over or for_good
         pool, hello = self._pool, self._hello
         self._pool = self._hello = None
         if pool is None:
