@@ -59,7 +59,7 @@ def worker(
 ) -> None:
     """Build and run kernels for tuners that use a Dask scheduler (`dlc tune --cluster`).
 
-    Whoever reaches the scheduler can run any code here. Outside of one machine or a private network, use
+    A process that reaches the scheduler can run any code here. Outside of one machine or a private network, use
     tls:// with certificates. `dask scheduler --host 127.0.0.1` starts a scheduler for this machine only.
 
     Examples:
@@ -101,7 +101,7 @@ class Service:
     console: Console
 
     async def serve(self) -> None:
-        """Work until the process is told to stop, or the scheduler is away for too long.
+        """Work until a signal stops the process, or the scheduler is away for too long.
 
         Raises UsageError if no scheduler answered at all.
         """
