@@ -59,8 +59,8 @@ def worker(
 ) -> None:
     """Build and run kernels for tuners that use a Dask scheduler (`dlc tune --cluster`).
 
-    A process that reaches the scheduler can run any code here. Outside of one machine or a private network, use
-    tls:// with certificates. `dask scheduler --host 127.0.0.1` starts a scheduler for this machine only.
+    A process that reaches the scheduler can run any code here. Outside of one machine or a private network,
+    use tls:// with certificates. `dask scheduler --host 127.0.0.1` starts a scheduler for this machine only.
 
     Examples:
 

@@ -9,8 +9,8 @@ tasks: its build goes to any worker with builders, its run to a worker that anno
 (`announced.py`). The artefact goes from worker to worker, the kernel to each worker once.
 
 Dask repeats the tasks of workers that vanish on others, and gives tasks to workers that join later. A job
-that ends several workers has the state "crash". A process that reaches the scheduler can run code on all workers:
-outside of one machine, use an address `tls://` and certificates (`security`).
+that ends several workers has the state "crash". A process that reaches the scheduler can run code on all
+workers: outside of one machine, use an address `tls://` and certificates (`security`).
 """
 
 from __future__ import annotations
