@@ -67,7 +67,7 @@ class Config:
         return self.task.machine.description
 
     def __getitem__(self, name: str) -> Any:
-        """What was chosen for a definition. Raises ScheduleError for an unknown name."""
+        """The choice of a definition. Raises ScheduleError for an unknown name."""
         if name not in self._made:
             known = ", ".join(self._made) or "none yet"
             raise ScheduleError(f"the template defines no {name!r}", hint=f"defined: {known}")
