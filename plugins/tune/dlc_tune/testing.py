@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +21,10 @@ import numpy as np
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import NDArray
 from dlc_core.tir.stmt import PrimFunc
-from dlc_tune.measuring import build, execute
-from dlc_tune.measuring.kernel import inputs_of, kernel_module
+from dlc_tune.measuring import build, worker
+from dlc_tune.measuring.execute import Run
+from dlc_tune.measuring.job import Job
+from dlc_tune.measuring.kernel import kernel_module
 
 WRONG = "wrong"
 """The fault of runs whose results are wrong."""
@@ -46,6 +49,18 @@ FAULTS: Mapping[str, Callable[[], object]] = MappingProxyType(
 )
 
 
+class FaultyRun(Run):
+    """A run with the fault that the name of its kernel names."""
+
+    def __init__(self, path: Path, job: Job, flush: bool = False, beside: Run | None = None) -> None:
+        _fail(job.func.name, "run_")
+        super().__init__(path, job, flush, beside)
+        self._is_wrong = job.func.name == f"run_{WRONG}"
+
+    def results(self) -> tuple[NDArray, ...]:
+        return tuple(each + 1 if self._is_wrong else each for each in super().results())
+
+
 def faults() -> None:
     """Let the kernels with names of faults fail in this process."""
 
@@ -53,13 +68,8 @@ def faults() -> None:
         _fail(func.name, "build_")
         return kernel_module(func, *args)
 
-    def faulty_inputs(func: PrimFunc, *args: Any) -> list[NDArray]:
-        _fail(func.name, "run_")
-        arrays = inputs_of(func, *args)
-        return [each + 1 for each in arrays] if func.name == f"run_{WRONG}" else arrays
-
     vars(build)["kernel_module"] = faulty_module
-    vars(execute)["inputs_of"] = faulty_inputs
+    vars(worker)["Run"] = FaultyRun
 
 
 def _fail(name: str, stage: str) -> None:
@@ -68,4 +78,4 @@ def _fail(name: str, stage: str) -> None:
         fault()
 
 
-__all__ = ["FAULTS", "WRONG", "faults"]
+__all__ = ["FAULTS", "WRONG", "FaultyRun", "faults"]

@@ -1,11 +1,13 @@
 """The comparison of two runs: interleaved times, a confidence interval of their ratio, and their results.
 
-A and B run alternately, A B B A A B ..., each pair after the other, so that both see the same frequency and
-the same load of the machine, and neither always runs first. The ratio of a pair is the time of the candidate
-over that of the default. The interval of the median of the ratios is one of order statistics: it holds for
-every distribution of the noise. It is looked at after 8, 16, 32, 64 and 128 pairs, each time with a fifth of
-the allowed error, and the comparison ends as soon as the interval is clear. See O. J. Dunn, Multiple
-Comparisons Among Means (1961), for the division of the error.
+Both are timed in rounds. In each round both artefacts are opened again, and A and B run alternately,
+A B B A, so that both see the same frequency and load of the machine, and neither always runs first. The ratio
+of a round is the median of the ratios of its pairs, candidate over default. Pairs of one round are not
+independent: code and memory that happen to be in an unlucky place make all of them slower. So the interval is
+one of rounds. It is the interval of order statistics for the median, which holds for every distribution of
+the noise. It is looked at after 8, 12, 16, 24 and 32 rounds, each time with a fifth of the allowed error
+(O. J. Dunn, Multiple Comparisons Among Means, 1961). The comparison ends as soon as the candidate is surely
+faster, or surely not faster by 1%.
 """
 
 from __future__ import annotations
@@ -24,65 +26,79 @@ from dlc_core.support.record import record
 from dlc_core.testing.cases import difference
 from dlc_core.testing.schedules import TOLERANCES
 
-LOOKS = (8, 16, 32, 64, 128)
-"""The numbers of pairs after which the interval is looked at."""
+LOOKS = (8, 12, 16, 24, 32)
+"""The numbers of rounds after which the interval is looked at."""
+PAIRS = 4
+"""The pairs of a round of short runs."""
 ERROR = 0.05
 """The probability of all looks together that an interval does not contain the ratio."""
 RESOLUTION = 0.005
-"""The least half width of an interval: where the linker and the allocator place code and memory changes times
-by this much, in all pairs of one comparison alike."""
+"""The least half width of an interval: smaller differences may be due to the order of loading."""
+WORTHWHILE = 0.01
+"""The comparison ends when the gain is surely less than this part of the time."""
 PATIENCE = 5.0
-"""Slow runs take this multiple of the time limit for the first look, if they must."""
+"""The first look may take this multiple of the time limit, if runs are slow."""
+
+Sample = Callable[[], float]
+"""Times a run, in seconds."""
 
 
 @record(frozen=True)
 class Ratios:
-    """The times of both, and the median of their ratios with its interval."""
+    """The times of both, and the median of the ratios of rounds with its interval."""
 
     candidate: tuple[float, ...]
     default: tuple[float, ...]
     ratio: float
     low: float
     high: float
+    resolution: float = RESOLUTION
 
     @property
     def noise(self) -> float:
         """The half width of an interval around the ratio that contains [low, high]."""
-        return max(self.ratio - self.low, self.high - self.ratio, RESOLUTION)
+        return max(self.ratio - self.low, self.high - self.ratio, self.resolution)
 
 
 def interleave(
-    candidate: Callable[[], float],
-    default: Callable[[], float],
+    begin: Callable[[], tuple[Sample, Sample]],
+    pairs: int = PAIRS,
     seconds: float = 2.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ratios:
-    """Time both alternately until one is clearly faster, or for `seconds`.
+    """Compare in rounds until the result is clear, or for `seconds`.
 
-    Both return the seconds of a call.
+    `begin` begins a round and returns what times the candidate and the default in it.
     """
     start = clock()
     ours: list[float] = []
     theirs: list[float] = []
-    for pairs in LOOKS:
-        limit = start + seconds * (PATIENCE if pairs == LOOKS[0] else 1.0)
-        while len(ours) < pairs and (not ours or clock() < limit):
-            if len(ours) % 2:
-                theirs.append(default())
-                ours.append(candidate())
-            else:
-                ours.append(candidate())
-                theirs.append(default())
-        found = ratios_of(ours, theirs)
-        if len(ours) < pairs or found.ratio + found.noise < 1 or found.ratio - found.noise > 1:
-            return found
+    rounds: list[float] = []
+    found = interval((), (), ())
+    for look in LOOKS:
+        limit = start + seconds * (PATIENCE if look == LOOKS[0] else 1.0)
+        while len(rounds) < look and (not rounds or clock() < limit):
+            candidate, default = begin()
+            for number in range(len(rounds), len(rounds) + pairs):
+                if number % 2:
+                    theirs.append(default())
+                    ours.append(candidate())
+                else:
+                    ours.append(candidate())
+                    theirs.append(default())
+            last = zip(ours[-pairs:], theirs[-pairs:], strict=True)
+            rounds.append(median(one / other for one, other in last))
+        found = interval(ours, theirs, rounds)
+        is_faster = found.ratio + found.noise < 1
+        if len(rounds) < look or is_faster or found.ratio - found.noise > 1 - WORTHWHILE:
+            break
     return found
 
 
-def ratios_of(candidate: Sequence[float], default: Sequence[float]) -> Ratios:
-    """The ratios of pairs of times, and the interval of one look."""
-    ratios = sorted(ours / theirs for ours, theirs in zip(candidate, default, strict=True))
-    middle = median(ratios)
+def interval(candidate: Sequence[float], default: Sequence[float], rounds: Sequence[float]) -> Ratios:
+    """The median of the ratios of rounds, and its interval for one look."""
+    middle = median(rounds) if rounds else 1.0
+    ratios = sorted(rounds)
     rank = interval_rank(len(ratios), ERROR / len(LOOKS))
     # Without an interval nothing is known: one that contains 1 and any ratio.
     low, high = (ratios[rank - 1], ratios[-rank]) if rank else (0.0, middle + 1.0)
@@ -126,4 +142,14 @@ def disagreement(found: Sequence[NDArray], expected: Sequence[NDArray]) -> str:
     return difference([np.asarray(each) for each in found], arrays, tolerances_for(arrays)) or ""
 
 
-__all__ = ["Ratios", "disagreement", "interleave", "interval_rank", "ratios_of", "tolerances_for"]
+__all__ = [
+    "PAIRS",
+    "PATIENCE",
+    "Ratios",
+    "Sample",
+    "disagreement",
+    "interleave",
+    "interval",
+    "interval_rank",
+    "tolerances_for",
+]

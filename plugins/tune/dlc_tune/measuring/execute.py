@@ -5,7 +5,10 @@
     arrays = run.results()
 
 The time of a call is that of its kernels: inputs and outputs are bound before. Each repeat times as many
-calls as take about REPEAT_SECONDS, after one call that is not timed.
+calls as take about a millisecond. That is less than a time slice of the system, so most repeats are not
+interrupted on a busy machine; one that was is repeated. All runs of a kernel have their inputs and outputs at
+the same distances from each other, because stores and loads of addresses that differ by a multiple of 4096
+bytes disturb each other: the same code may take a third longer.
 
 Caches are not flushed by default: a kernel of a model reads activations that the kernel before it has just
 written, and weights that stay in the last-level cache if the model fits there. If the weights do not fit, a
@@ -26,6 +29,11 @@ from pathlib import Path
 
 import numpy as np
 
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
 from dlc_core.driver import open as open_artefact
 from dlc_core.op.declare import NDArray
 from dlc_core.plugin.registry import registry
@@ -37,8 +45,12 @@ from dlc_tune.measuring.kernel import inputs_of
 from dlc_tune.measuring.noise import Repeats
 from dlc_tune.measuring.vendor import Measure
 
-REPEAT_SECONDS = 0.01
+REPEAT_SECONDS = 0.001
 """The time of the calls of one repeat, about."""
+TRIES = 4
+"""How often a repeat that the system interrupts is timed again."""
+LINE, PAGE, STAGGER = 64, 4096, 320
+"""Bytes of a cache line, of a page, and by which starts of arrays differ in pages."""
 MAX_CALLS = 1 << 20
 SECONDS = "seconds"
 """The unit of costs that the clock measures."""
@@ -47,18 +59,22 @@ SECONDS = "seconds"
 class Run:
     """An artefact that is opened, with its inputs.
 
-    `outputs` is the memory of the results if it is shared with another run, so that the two differ in
-    nothing but their code. Raises DlcError if the artefact cannot be opened or does not fit its job.
+    `beside` is a run of the same kernel, from which it takes the memory of inputs and outputs, so that the
+    two differ in nothing but their code and its own memory. Raises DlcError if the artefact cannot be opened
+    or does not fit its job.
     """
 
-    def __init__(
-        self, path: Path, job: Job, flush: bool = False, outputs: Sequence[NDArray] | None = None
-    ) -> None:
+    def __init__(self, path: Path, job: Job, flush: bool = False, beside: Run | None = None) -> None:
         self.exe = open_artefact(path, num_threads=job.threads)
-        self.inputs = inputs_of(job.func, job.inputs_seed, job.sizes)
-        self._outputs = outputs
-        self._flush = flush
         self.measure: Measure | None = registry().measures.get(self.exe.target.kind.name)
+        self._path = path
+        self._job = job
+        self._flush = flush
+        self._beside = beside
+
+    def again(self) -> Run:
+        """The artefact opened once more, with the same memory of inputs and outputs."""
+        return type(self)(self._path, self._job, self._flush, self._beside or self)
 
     @property
     def unit(self) -> str:
@@ -70,9 +86,20 @@ class Run:
         return f"{platform.node()} {self.exe.target.kind.device}".strip()
 
     @cached_property
+    def inputs(self) -> list[NDArray]:
+        if self._beside is not None:
+            return self._beside.inputs
+        return inputs_of(self._job.func, self._job.inputs_seed, self._job.sizes)
+
+    @cached_property
     def call(self) -> BoundCall:
         """The call on fixed memory."""
-        return self.exe.bind(self.inputs, self._outputs)
+        if self._beside is not None:
+            return self.exe.bind(self._beside.call.inputs, self._beside.call.outputs)
+        # The first call only tells the shapes of the outputs.
+        outputs = self.exe.bind(self.inputs).outputs
+        placed = side_by_side([*self.inputs, *outputs])
+        return self.exe.bind(placed[: len(self.inputs)], placed[len(self.inputs) :])
 
     @cached_property
     def number(self) -> int:
@@ -83,17 +110,24 @@ class Run:
         return calls_for(lambda number: time_calls(self.call, number), REPEAT_SECONDS)
 
     def sample(self, number: int | None = None) -> float:
-        """The seconds of a call: the mean of `number` consecutive ones."""
+        """The seconds of a call: the mean of `number` consecutive ones, that the system did not interrupt if
+        one of TRIES is such.
+        """
         number = number or self.number
-        if self._flush:
-            flush_caches()
-        return time_calls(self.call, number) / number
+        found = []
+        for _ in range(TRIES):
+            if self._flush:
+                flush_caches()
+            before = interruptions()
+            found.append(time_calls(self.call, number) / number)
+            if interruptions() == before:
+                return found[-1]
+        return min(found)
 
     def costs(self, repeats: Repeats, best: float | None = None) -> tuple[float, ...]:
         """The costs of a call in repeats, until there are enough of them."""
         if self.measure is not None:
-            costs, self.__dict__["_found"] = self.measure.costs(self.exe, self.inputs, repeats.least)
-            return costs
+            return self._measured(repeats.least)[0]
         found: list[float] = []
         number, end = self.number, time.perf_counter() + repeats.seconds
         while not repeats.is_enough(found, best) and (not found or time.perf_counter() < end):
@@ -103,12 +137,21 @@ class Run:
     def results(self) -> tuple[NDArray, ...]:
         """The results of a call, in memory of their own."""
         if self.measure is not None:
-            if "_found" not in self.__dict__:
-                self.costs(Repeats())
-            found: tuple[NDArray, ...] = self.__dict__["_found"]
-            return found
+            return self._last[1] if self._last is not None else self._measured(1)[1]
         self.call()
         return tuple(each.copy() for each in self.call.outputs)
+
+    def cost(self) -> float:
+        """The cost of a run, by the measure of the target."""
+        return self._measured(1)[0][0]
+
+    _last: tuple[tuple[float, ...], tuple[NDArray, ...]] | None = None
+
+    def _measured(self, repeat: int) -> tuple[tuple[float, ...], tuple[NDArray, ...]]:
+        """Costs and results by the measure of the target."""
+        assert self.measure is not None
+        self._last = self.measure.costs(self.exe, self.inputs, repeat)
+        return self._last
 
 
 def calls_for(seconds_of: Callable[[int], float], wanted: float) -> int:
@@ -118,10 +161,31 @@ def calls_for(seconds_of: Callable[[int], float], wanted: float) -> int:
     seconds_of(1)
     number = 1
     while True:
-        taken = seconds_of(number)
+        taken = max(1e-9, min(seconds_of(number), seconds_of(number)))
         if taken >= 0.5 * wanted or number >= MAX_CALLS:
-            return max(1, min(MAX_CALLS, round(number * wanted / max(taken, 1e-9))))
-        number = min(MAX_CALLS, max(number + 1, min(16 * number, int(number * wanted / max(taken, 1e-9)))))
+            return max(1, min(MAX_CALLS, round(number * wanted / taken)))
+        number = min(MAX_CALLS, max(number + 1, min(16 * number, int(number * wanted / taken))))
+
+
+def interruptions() -> int:
+    """How often the system has taken a core from this process; 0 where it does not tell."""
+    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def side_by_side(arrays: Sequence[NDArray]) -> list[NDArray]:
+    """Copies of arrays in one piece of memory, whose addresses differ by no multiple of a page."""
+    starts, end = [], 0
+    for number, each in enumerate(arrays):
+        starts.append(end + number * STAGGER)
+        end += -(-each.nbytes // LINE) * LINE
+    memory = np.zeros(end + len(arrays) * STAGGER + PAGE, np.uint8)
+    first = -memory.ctypes.data % PAGE
+    found = []
+    for start, each in zip(starts, arrays, strict=True):
+        part = memory[first + start : first + start + each.nbytes].view(each.dtype).reshape(each.shape)
+        part[...] = each
+        found.append(part)
+    return found
 
 
 def digest(arrays: Sequence[NDArray]) -> str:

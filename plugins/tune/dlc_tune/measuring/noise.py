@@ -20,8 +20,8 @@ class Repeats:
     more than `seconds` of them.
     """
 
-    least: int = 3
-    most: int = 12
+    least: int = 5
+    most: int = 40
     agree: float = 0.01
     seconds: float = 1.0
 

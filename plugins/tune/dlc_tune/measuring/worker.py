@@ -9,27 +9,38 @@ from __future__ import annotations
 
 import os
 import pickle
-import resource
 import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
 from dlc_core.diag import DlcError
 from dlc_core.support.record import record
 from dlc_tune.measuring.build import build_file
-from dlc_tune.measuring.comparing import disagreement, interleave
+from dlc_tune.measuring.comparing import PAIRS, Ratios, Sample, disagreement, interleave
 from dlc_tune.measuring.execute import Run, digest, pin
 from dlc_tune.measuring.job import MEMORY, OK, WRONG, Comparison, Job, Outcome
 from dlc_tune.measuring.noise import Repeats
+from dlc_tune.measuring.vendor import Measure
 
-UNLIMITED = resource.RLIM_INFINITY
+LONG_SECONDS = 0.02
+"""Runs of this length are not opened again for each round."""
+SPACE = 1 << 16
+"""The most bytes of memory that is placed between runs."""
 
 
 @record(frozen=True)
@@ -116,19 +127,44 @@ def compare_task(
 ) -> Comparison:
     """Compare two artefacts: first their results, then their times."""
     theirs = Run(Path(default_path), default, flush)
+    ours = Run(Path(path), candidate, flush, theirs)
     expected = theirs.results()
-    ours = Run(Path(path), candidate, flush, None if theirs.measure else theirs.call.outputs)
     wrong = disagreement(ours.results(), expected)
     if wrong:
         return Comparison(WRONG, why=wrong)
     if theirs.measure is not None:
-        costs, others = ours.costs(Repeats()), theirs.costs(Repeats())
-        if theirs.measure.deterministic:
-            ratio = costs[0] / others[0] if others[0] else 1.0
-            return Comparison(OK, costs[:1], others[:1], ratio, 0.0, same_results=True)
-    number, others_number = ours.number, theirs.number
-    found = interleave(lambda: ours.sample(number), lambda: theirs.sample(others_number), seconds)
+        found = _compare_costs(ours, theirs, theirs.measure, seconds)
+    else:
+        found = _compare_times(ours, theirs, seconds)
     return Comparison(OK, found.candidate, found.default, found.ratio, found.noise, same_results=True)
+
+
+def _compare_costs(ours: Run, theirs: Run, measure: Measure, seconds: float) -> Ratios:
+    """Compare the costs that a vendor's measure gives."""
+    if not measure.deterministic:
+        return interleave(lambda: (ours.cost, theirs.cost), 1, seconds)
+    cost, other = ours.cost(), theirs.cost()
+    ratio = cost / other if other else 1.0 + cost
+    return Ratios((cost,), (other,), ratio, ratio, ratio, resolution=0.0)
+
+
+def _compare_times(ours: Run, theirs: Run, seconds: float) -> Ratios:
+    """Compare times. Short runs are opened again in each round; of long ones, a round is a pair."""
+    number, other = ours.number, theirs.number
+    if number == 1 and ours.sample(1) > LONG_SECONDS:
+        return interleave(lambda: (ours.sample, theirs.sample), 1, seconds)
+    rng = np.random.default_rng(0)
+    spacers: list[object] = []
+
+    def begin() -> tuple[Sample, Sample]:
+        # Other memory in between, and another order, so that code and constants are at new addresses.
+        spacers[:] = [np.empty(int(size), np.uint8) for size in rng.integers(1, SPACE, 4)]
+        opened = {run: run.again() for run in ((theirs, ours) if rng.integers(2) else (ours, theirs))}
+        opened[ours].sample(number)
+        opened[theirs].sample(other)
+        return partial(opened[ours].sample, number), partial(opened[theirs].sample, other)
+
+    return interleave(begin, PAIRS, seconds)
 
 
 def outcome_of(build_seconds: float, run: Answer) -> Outcome:
@@ -141,14 +177,14 @@ def outcome_of(build_seconds: float, run: Answer) -> Outcome:
 
 def _limit_memory(limit: int | None) -> None:
     """Let this process have `limit` bytes of addresses more than now; None removes the limit."""
-    if sys.platform != "linux":
+    if resource is None or sys.platform != "linux":
         return
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     soft = hard
     if limit is not None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         soft = pages * resource.getpagesize() + limit
-        soft = soft if hard == UNLIMITED else min(soft, hard)
+        soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
