@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from dlc_core import driver
@@ -21,7 +22,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.measure.timing import time_calls
 from dlc_core.support.record import record
 from dlc_tune.measuring.comparing import Ratios, disagreement, interleave
-from dlc_tune.measuring.execute import calls_for
+from dlc_tune.measuring.execute import REPEAT_SECONDS, calls_for, sample
 from dlc_tune.measuring.job import Measurer
 from dlc_tune.records.record import CHOSEN, Record
 from dlc_tune.search import KernelSearch, NoStore, Result, Store
@@ -228,10 +229,9 @@ def compare_models(
     wrong = disagreement(ours.outputs, theirs.outputs)
     if wrong:
         return f"the results differ: {wrong}", None
-    number = calls_for(lambda count: time_calls(theirs, count), 0.01)
-    return "", interleave(
-        lambda: time_calls(ours, number) / number, lambda: time_calls(theirs, number) / number, seconds
-    )
+    number = calls_for(lambda count: time_calls(theirs, count), REPEAT_SECONDS)
+    pair = partial(sample, ours, number), partial(sample, theirs, number)
+    return "", interleave(lambda: pair, 1, seconds)
 
 
 __all__ = ["Line", "ModelResult", "ModelTuner", "Progress", "compare_models", "tuned_model"]

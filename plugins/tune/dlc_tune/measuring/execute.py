@@ -110,19 +110,8 @@ class Run:
         return calls_for(lambda number: time_calls(self.call, number), REPEAT_SECONDS)
 
     def sample(self, number: int | None = None) -> float:
-        """The seconds of a call: the mean of `number` consecutive ones, that the system did not interrupt if
-        one of TRIES is such.
-        """
-        number = number or self.number
-        found = []
-        for _ in range(TRIES):
-            if self._flush:
-                flush_caches()
-            before = interruptions()
-            found.append(time_calls(self.call, number) / number)
-            if interruptions() == before:
-                return found[-1]
-        return min(found)
+        """The seconds of a call: the mean of `number` consecutive ones."""
+        return sample(self.call, number or self.number, flush_caches if self._flush else None)
 
     def costs(self, repeats: Repeats, best: float | None = None) -> tuple[float, ...]:
         """The costs of a call in repeats, until there are enough of them."""
@@ -165,6 +154,22 @@ def calls_for(seconds_of: Callable[[int], float], wanted: float) -> int:
         if taken >= 0.5 * wanted or number >= MAX_CALLS:
             return max(1, min(MAX_CALLS, round(number * wanted / taken)))
         number = min(MAX_CALLS, max(number + 1, min(16 * number, int(number * wanted / taken))))
+
+
+def sample(call: Callable[[], object], number: int, before: Callable[[], object] | None = None) -> float:
+    """The mean seconds of `number` consecutive calls, after a call of `before`.
+
+    If the system interrupts them, they are timed again, at most TRIES times, and the least mean counts.
+    """
+    found = []
+    for _ in range(TRIES):
+        if before is not None:
+            before()
+        had = interruptions()
+        found.append(time_calls(call, number) / number)
+        if interruptions() == had:
+            return found[-1]
+    return min(found)
 
 
 def interruptions() -> int:
@@ -217,4 +222,4 @@ def pin(cores: Sequence[int]) -> None:
             os.sched_setaffinity(int(thread.name), cores)
 
 
-__all__ = ["REPEAT_SECONDS", "SECONDS", "Run", "calls_for", "digest", "flush_caches", "pin"]
+__all__ = ["REPEAT_SECONDS", "SECONDS", "Run", "calls_for", "digest", "flush_caches", "pin", "sample"]
