@@ -1,11 +1,12 @@
 """Tuning of a whole model within a budget: which kernel gets the next round of the search.
 
-Each round goes to the kernel with the largest expected gain: the milliseconds that it takes in a call of the
+Decisions of graph passes come first (`graph_search`), since they determine which kernels there are. Then each
+round goes to the kernel with the largest expected gain: the milliseconds that it takes in a call of the
 model, times the part of them that a round may still save. That part is taken from what the rounds before have
 saved, and halves with every round without a gain. Time for the comparisons with the default is kept back.
 
-At the end the whole model with the chosen schedules is compared with the model without them, interleaved. If
-it is slower beyond the noise, or its results differ, all of them are withdrawn.
+At the end the whole model with what was found is compared with the model without it, interleaved. If it is
+slower beyond the noise, or its results differ, all of it is withdrawn.
 """
 
 from __future__ import annotations
@@ -13,22 +14,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
 
 from dlc_core import driver
 from dlc_core.passes import PassContext
 from dlc_core.runtime.executable import Executable
-from dlc_core.runtime.measure.timing import time_calls
 from dlc_core.support.record import record
-from dlc_tune.measuring.comparing import Ratios, disagreement, interleave
-from dlc_tune.measuring.execute import REPEAT_SECONDS, calls_for, sample
+from dlc_core.target import Target
+from dlc_core.tir.stmt import PrimFunc
+from dlc_tune.comparing_models import compare_models
+from dlc_tune.graph_search import Decided, GraphSearch
 from dlc_tune.measuring.job import Measurer
 from dlc_tune.records.record import CHOSEN, Record
 from dlc_tune.search import KernelSearch, NoStore, Result, Store
 from dlc_tune.space import Space
 from dlc_tune.strategy import Strategy
-from dlc_tune.task import kernel_key
+from dlc_tune.task import Task, kernel_key
 from dlc_tune.tasks import ModelTasks, Part
 
 BATCH = 8
@@ -39,6 +39,8 @@ NEGLIGIBLE = 0.002
 """Kernels that take less than this part of a call are not tuned."""
 KEPT_BACK = 0.25
 """The part of the budget for comparisons."""
+GRAPH = 0.3
+"""The part of the budget for decisions of graph passes."""
 COMPARE_SECONDS = 3.0
 """The time of the comparison of whole models."""
 
@@ -73,6 +75,8 @@ class ModelResult:
     """
 
     results: tuple[Result, ...]
+    decided: tuple[Decided, ...] = ()
+    """The decisions of graph passes that were found to be faster."""
     ratio: float | None = None
     noise: float | None = None
     withdrawn: str = ""
@@ -123,33 +127,41 @@ class ModelTuner:
 
     def __init__(
         self,
-        tasks: ModelTasks,
+        tasks: Callable[[], ModelTasks],
         spaces: Sequence[Space],
         strategy: Strategy,
         measurer: Measurer,
         store: Store | None = None,
         *,
+        graph: GraphSearch | None = None,
         seed: int = 0,
         batch: int = BATCH,
         max_trials: int | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
-        self._tasks, self._measurer, self._store = tasks, measurer, store or NoStore()
+        self._make_tasks, self._graph = tasks, graph
+        self._store: Store = store or NoStore()
+        self._spaces, self._strategy, self._measurer, self._seed = spaces, strategy, measurer, seed
         self._batch, self._max_trials, self._progress = batch, max_trials, progress
-        least = NEGLIGIBLE * sum(part.milliseconds for part in tasks.parts)
-        self._kernels = [
-            _Kernel(part, KernelSearch(part.task, spaces, strategy, measurer, self._store, seed))
-            for part in tasks.parts
-            if part.milliseconds >= least
-        ]
+        self._kernels: list[_Kernel] = []
         self._start = self._end = 0.0
 
     def run(self, seconds: float) -> ModelResult:
         """Search for about `seconds`."""
         self._start = time.monotonic()
         self._end = self._start + seconds
-        interrupted = False
+        untuned, tasks, interrupted = None, None, False
         try:
+            if self._graph is not None:
+                untuned = self._graph.untuned
+                self._graph.run(self._start + seconds * GRAPH, self._report)
+                for each in self._graph.records():
+                    self._store.add(each)
+            self._report("measuring the kernels")
+            tasks = self._make_tasks()
+            least = NEGLIGIBLE * sum(part.milliseconds for part in tasks.parts)
+            parts = [part for part in tasks.parts if part.milliseconds >= least]
+            self._kernels = [_Kernel(part, self._search_for(part.task)) for part in parts]
             self._search(self._start + seconds * (1 - KEPT_BACK))
         except KeyboardInterrupt:
             interrupted = True
@@ -158,11 +170,16 @@ class ModelTuner:
         except KeyboardInterrupt:
             interrupted = True
         results = tuple(each.result for each in self._kernels if each.result is not None)
-        found = ModelResult(results, interrupted=interrupted, left_out=self._tasks.left_out)
-        if found.chosen and not interrupted:
+        decided = () if self._graph is None else tuple(self._graph.found)
+        left_out = {} if tasks is None else tasks.left_out
+        found = ModelResult(results, decided, interrupted=interrupted, left_out=left_out)
+        if tasks is not None and not interrupted and (found.chosen or decided):
             self._report("comparing the whole model with the untuned one")
-            found = self._verified(found)
+            found = self._verified(found, tasks, untuned or tasks.exe)
         return replace(found, seconds=time.monotonic() - self._start)
+
+    def _search_for(self, task: Task) -> KernelSearch:
+        return KernelSearch(task, self._spaces, self._strategy, self._measurer, self._store, self._seed)
 
     def _search(self, end: float) -> None:
         while time.monotonic() < end:
@@ -193,15 +210,17 @@ class ModelTuner:
         self._report(f"comparing {kernel.part.task.name} with its default")
         kernel.result = kernel.search.conclude()
 
-    def _verified(self, found: ModelResult) -> ModelResult:
-        """Compare the whole model, and withdraw the schedules if it is slower or its results differ."""
-        tuned = tuned_model(self._tasks, found.chosen)
-        why, ratios = compare_models(tuned, self._tasks.exe, self._tasks.inputs)
+    def _verified(self, found: ModelResult, tasks: ModelTasks, untuned: Executable) -> ModelResult:
+        """Compare the whole model, and withdraw what was found if it is slower or its results differ."""
+        why, ratios = compare_models(tuned_model(tasks, found.chosen), untuned, tasks.inputs, COMPARE_SECONDS)
         if not why and ratios is not None and ratios.ratio - ratios.noise > 1:
             why = f"the whole model took {ratios.ratio:.3f} ± {ratios.noise:.3f} of the untuned one's time"
         if why:
+            graph = () if self._graph is None else tuple(self._graph.records())
             for each in found.chosen:
                 self._store.forget(kernel=each.kernel, target=each.target, state=CHOSEN, time=each.time)
+            for each in graph:
+                self._store.forget(kernel=each.kernel, target=each.target, state=CHOSEN)
         if ratios is None:
             return replace(found, withdrawn=why)
         return replace(found, ratio=ratios.ratio, noise=ratios.noise, withdrawn=why)
@@ -215,23 +234,12 @@ class ModelTuner:
 def tuned_model(tasks: ModelTasks, records: Sequence[Record]) -> Executable:
     """The model of the tasks, compiled with the schedules of records and no others."""
     traces = {each.kernel: each.trace for each in records}
-    with PassContext.current().with_(tuner=lambda func, target: traces.get(kernel_key(func))):
+
+    def schedule(func: PrimFunc, target: Target) -> str | None:
+        return traces.get(kernel_key(func))
+
+    with PassContext.current().with_(tuner=schedule, decider=tasks.decider):
         return driver.compile(tasks.model, tasks.target, cache=False, **tasks.options)
 
 
-def compare_models(
-    tuned: Executable, untuned: Executable, inputs: Any, seconds: float = COMPARE_SECONDS
-) -> tuple[str, Ratios | None]:
-    """Compare two executables of a model: how their results differ, or an empty text and the times."""
-    ours, theirs = tuned.bind(inputs), untuned.bind(inputs)
-    ours()
-    theirs()
-    wrong = disagreement(ours.outputs, theirs.outputs)
-    if wrong:
-        return f"the results differ: {wrong}", None
-    number = calls_for(lambda count: time_calls(theirs, count), REPEAT_SECONDS)
-    pair = partial(sample, ours, number), partial(sample, theirs, number)
-    return "", interleave(lambda: pair, 1, seconds)
-
-
-__all__ = ["Line", "ModelResult", "ModelTuner", "Progress", "compare_models", "tuned_model"]
+__all__ = ["Line", "ModelResult", "ModelTuner", "Progress", "tuned_model"]

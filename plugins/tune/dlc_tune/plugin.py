@@ -28,6 +28,11 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
 
 
 @hookimpl
+def dlc_decide(decision: str, options: Any, target: Any) -> Any:
+    return lookup.decide(decision, options, target) if sources.state() else None
+
+
+@hookimpl
 def dlc_schedule_state() -> str:
     return sources.state()
 

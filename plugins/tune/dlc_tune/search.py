@@ -196,7 +196,7 @@ class KernelSearch:
     def _recorded(self, space: Space) -> Iterator[Tried]:
         """The results of earlier searches in this space, on this machine."""
         machine = machine_of(self.task.context.target.describe())
-        for each in self.store.of_kernel(self.task.key, str(self.task.target)):
+        for each in self.store.of_kernel(self.task.key, str(self.task.target.for_code())):
             if (each.space, each.machine, each.compiler) != (space.name, machine, __version__):
                 continue
             made = candidate(space, self.task, replay(each.point))
@@ -218,7 +218,7 @@ class KernelSearch:
         family, extents = family_of(task.func)
         return Record(
             kernel=task.key,
-            target=str(task.target),
+            target=str(task.target.for_code()),
             processor=task.target.identity,
             family=family,
             extents=extents,

@@ -8,7 +8,7 @@ found.left_out          kernels that cannot be tuned, and why
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -20,6 +20,8 @@ from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.task import Task
+
+Decider = Callable[[str, Sequence[str], int, Target], int]
 
 
 @record(frozen=True, eq=False)
@@ -39,13 +41,22 @@ class ModelTasks:
     target: Any
     options: Mapping[str, Any]
     """The arguments of the compile."""
+    decider: Decider | None
+    """Makes the decisions of graph passes."""
     exe: Executable
-    """The model, compiled without a tuner."""
+    """The model, compiled without schedules of a tuner."""
     inputs: Mapping[str, Any] | Sequence[Any]
     parts: tuple[Part, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     milliseconds: float = 0.0
     """The time of a call."""
+
+
+def inputs_of(
+    exe: Executable, inputs: Mapping[str, Any] | Sequence[Any] | None, sizes: Mapping[str, Any] | None
+) -> Mapping[str, Any] | Sequence[Any]:
+    """The inputs that were given, or random ones; `sizes` are values of symbolic dims."""
+    return gather_inputs(exe, None, None, 0, dict(sizes or {})) if inputs is None else inputs
 
 
 def tasks_of(
@@ -55,21 +66,23 @@ def tasks_of(
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     sizes: Mapping[str, Any] | None = None,
     runs: int = 10,
+    decider: Decider | None = None,
     **options: Any,
 ) -> ModelTasks:
     """Compile a model without a tuner, measure its kernels, and return them as tasks.
 
     `inputs` are used to measure; without them random ones are made. `sizes` are the values of symbolic dims
-    that the inputs do not determine, as for `dlc run --shape`. `options` are those of `compile`.
+    that the inputs do not determine, as for `dlc run --shape`. `decider` makes the decisions of graph passes.
+    `options` are those of `compile`.
     """
     seen: dict[tuple[str, str], tuple[PrimFunc, Target]] = {}
 
     def keep(func: PrimFunc, where: Target) -> None:
         seen[str(where), func.name] = (func, where)
 
-    with PassContext.current().with_(tuner=keep):
+    with PassContext.current().with_(tuner=keep, decider=decider):
         exe = driver.compile(model, target, cache=False, **options)
-    given = gather_inputs(exe, None, None, 0, dict(sizes or {})) if inputs is None else inputs
+    given = inputs_of(exe, inputs, sizes)
     report = exe.profile(given, runs=runs)
     parts, left_out = [], {}
     rows: dict[tuple[str, str], tuple[float, float, tuple[str, ...]]] = {}
@@ -90,7 +103,9 @@ def tasks_of(
             continue
         parts.append(Part(Task(func, where, name, nodes, calls, settings), milliseconds, calls))
     parts.sort(key=lambda part: -part.milliseconds)
-    return ModelTasks(model, target, options, exe, given, tuple(parts), left_out, report.milliseconds)
+    return ModelTasks(
+        model, target, options, decider, exe, given, tuple(parts), left_out, report.milliseconds
+    )
 
 
-__all__ = ["ModelTasks", "Part", "tasks_of"]
+__all__ = ["ModelTasks", "Part", "inputs_of", "tasks_of"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from dlc_core.driver import find_target
 from dlc_core.plugin.registry import registry
 from dlc_core.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
+from dlc_tune.graph_search import GraphSearch
 from dlc_tune.measuring.job import Measurer
 from dlc_tune.measuring.local import LocalMeasurer
 from dlc_tune.model import BATCH, KEPT_BACK, Line, ModelResult, ModelTuner, Progress
@@ -56,6 +58,7 @@ def tune(
     batch: int = BATCH,
     seed: int = 0,
     keep: bool = True,
+    graph: bool = True,
     progress: Callable[[Progress], None] = lambda _: None,
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     sizes: Mapping[str, Any] | None = None,
@@ -66,6 +69,8 @@ def tune(
     `subject` is a PrimFunc or an unscheduled `Schedule` of one, or a model as `compile` takes it; `options`
     are those of `compile`. `seconds` is the budget, for a model 60 by default; `trials` limits the measured
     candidates of each kernel, for a single kernel 64 by default.
+
+    `graph`: decisions of graph passes are searched too, such as the algorithm of a convolution.
 
     `space` and `strategy` are values or names (`dlc tune --list`). Spaces are searched in order.
 
@@ -87,13 +92,23 @@ def tune(
             task = Task(func, find_target(target), func.name, settings=dict(options.get("config") or {}))
             search = KernelSearch(task, spaces, chosen_strategy, found, store, seed)
             return _tune_kernel(search, seconds, trials, batch, progress)
-        tasks = tasks_of(subject, target, inputs=inputs, sizes=sizes, **options)
+        decides = GraphSearch(subject, target, inputs, sizes, options) if graph else None
+        make_tasks = partial(
+            tasks_of,
+            subject,
+            target,
+            inputs=inputs,
+            sizes=sizes,
+            decider=None if decides is None else decides.decide,
+            **options,
+        )
         tuner = ModelTuner(
-            tasks,
+            make_tasks,
             spaces,
             chosen_strategy,
             found,
             store,
+            graph=decides,
             seed=seed,
             batch=batch,
             max_trials=trials,

@@ -22,6 +22,7 @@ from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.records.checks import CheckedTrace
+from dlc_tune.records.decision import decision_key
 from dlc_tune.records.errors import RecordsWarning
 from dlc_tune.records.family import family_of
 from dlc_tune.records.found import Found, difference
@@ -83,6 +84,16 @@ def find(kernel: PrimFunc, target: Target) -> Answer | None:
     return Answer(None, "", tuple(refused)) if refused else None
 
 
+def decide(decision: str, options: Sequence[str], target: Target) -> str | None:
+    """The option for a decision of a graph pass from records that fit exactly; None if there is none."""
+    table = _table(state(), str(target.for_code()))
+    for one in table.by_kernel.get(decision_key(decision), ()):
+        option = one.record.point.get(decision)
+        if option in options and not difference(one.record, target):
+            return option
+    return None
+
+
 @lru_cache(maxsize=8)
 def _table(states: str, target: str) -> Table:
     """The records for a target. `states` is that of all sources; it is in the key only: records are read once
@@ -105,4 +116,4 @@ def _table(states: str, target: str) -> Table:
     return Table(by_kernel, by_family)
 
 
-__all__ = ["Answer", "find"]
+__all__ = ["Answer", "decide", "find"]

@@ -1,0 +1,134 @@
+"""The search over decisions of graph passes: the algorithm of a convolution, of a GEMM, of attention.
+
+Such a decision changes which kernels a model has, so it is measured with the whole model: the model is
+compiled with one other option and compared with the best model so far, interleaved. An option stays if the
+model is faster beyond the noise with the same results. Only options that the cost model considers legal are
+tried; a decision of equal layers is made once for all of them.
+
+A decision is named by the shapes and attributes that it concerns, so its record holds for other models too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from dlc_core import driver
+from dlc_core.passes import PassContext
+from dlc_core.runtime.executable import Executable
+from dlc_core.support.record import record
+from dlc_core.target import Target
+from dlc_core.version import __version__
+from dlc_tune.comparing_models import compare_models
+from dlc_tune.measuring.comparing import Ratios
+from dlc_tune.records.decision import SPACE, decision_key
+from dlc_tune.records.record import CHOSEN, Record, machine_of
+from dlc_tune.tasks import inputs_of
+
+SEARCHED = ("winograd.tile", "row_filter.tile", "strassen.form", "attention.form", "conv_transpose.phases")
+"""The decisions that are searched: those whose names hold everything that they depend on."""
+COMPARE_SECONDS = 1.0
+"""The time of a comparison whose result stays unclear."""
+
+
+@record(frozen=True)
+class Decided:
+    """An option that was found to be faster, and the comparison of the model with and without it."""
+
+    decision: str
+    option: str
+    preferred: str
+    ratios: Ratios
+    target: Target
+
+
+@dataclass
+class GraphSearch:
+    """The search for one model. `answers` are the options that were found until now."""
+
+    model: Any
+    where: Any
+    given: Mapping[str, Any] | Sequence[Any] | None = None
+    sizes: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+    found: list[Decided] = field(default_factory=list)
+    trials: int = 0
+    _asked: dict[str, tuple[tuple[str, ...], Target]] = field(default_factory=dict)
+
+    def decide(self, decision: str, options: Sequence[str], preferred: int, target: Target) -> int:
+        """Answers by what was found, and notes the question."""
+        if decision.partition("/")[0] in SEARCHED:
+            self._asked.setdefault(decision, (tuple(options), target))
+        answer = self.answers.get(decision)
+        return options.index(answer) if answer in options else preferred
+
+    def compiled(self) -> Executable:
+        """The model with the current answers, without schedules of a tuner."""
+        with PassContext.current().with_(tuner=lambda *_: None, decider=self.decide):
+            return driver.compile(self.model, self.where, cache=False, **self.options)
+
+    @cached_property
+    def untuned(self) -> Executable:
+        """The model as the cost model prefers it. To be used before `run`."""
+        return self.compiled()
+
+    def run(self, end: float, report: Callable[[str], None] = lambda _: None) -> Executable:
+        """Try options until a time of `time.monotonic`. Returns the fastest model."""
+        best = self.untuned
+        inputs = inputs_of(best, self.given, self.sizes)
+        for decision, option in list(self._others()):
+            if time.monotonic() > end:
+                break
+            report(f"trying {option} for {decision.partition('/')[0]}")
+            before = dict(self.answers)
+            self.answers[decision] = option
+            tried = self.compiled()
+            self.trials += 1
+            wrong, ratios = compare_models(tried, best, inputs, COMPARE_SECONDS)
+            if wrong or ratios is None or ratios.ratio + ratios.noise >= 1:
+                self.answers = before
+                continue
+            best = tried
+            options, target = self._asked[decision]
+            self.found = [each for each in self.found if each.decision != decision]
+            self.found.append(Decided(decision, option, options[0], ratios, target))
+        return best
+
+    def _others(self) -> Iterator[tuple[str, str]]:
+        """The options that are not preferred: the first ones of each decision, then the second ones."""
+        most = max((len(options) for options, _ in self._asked.values()), default=0)
+        for position in range(1, most):
+            for decision, (options, _) in self._asked.items():
+                if position < len(options):
+                    yield decision, options[position]
+
+    def records(self) -> Iterator[Record]:
+        """The records of what was found."""
+        for each in self.found:
+            description = each.target.describe()
+            yield Record(
+                kernel=decision_key(each.decision),
+                target=str(each.target.for_code()),
+                processor=each.target.identity,
+                family="",
+                extents=(),
+                space=SPACE,
+                point={each.decision: each.option},
+                trace="",
+                state=CHOSEN,
+                seconds=min(each.ratios.candidate),
+                default_seconds=min(each.ratios.default),
+                noise=each.ratios.noise,
+                threads=description.cores,
+                machine=machine_of(description),
+                name=each.decision.partition("/")[0],
+                compiler=__version__,
+                time=time.time(),
+            )
+
+
+__all__ = ["SEARCHED", "Decided", "GraphSearch"]
