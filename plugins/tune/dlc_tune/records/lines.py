@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from dlc_core.support.record import record
 from dlc_tune.measuring.job import OK, STATES
+from dlc_tune.records.decision import SPACE as DECIDED
 from dlc_tune.records.errors import RecordError
 from dlc_tune.records.record import CHOSEN, TRIED, Record
 
@@ -79,7 +80,7 @@ def of_fields(data: Mapping[str, Any]) -> Record:
         except ValueError as error:
             raise RecordError(f"a record whose {name} is illegal", why=str(error)) from error
     found = Record(**made)
-    if found.state == CHOSEN and (found.outcome != OK or not found.trace):
+    if found.state == CHOSEN and (found.outcome != OK or not (found.trace or found.space == DECIDED)):
         raise RecordError(f"a chosen schedule of outcome {found.outcome!r}", why="it has a trace, and ran")
     return found
 
