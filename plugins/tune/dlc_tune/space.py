@@ -31,8 +31,11 @@ from dlc_tune.task import Task
 class Space(Protocol):
     """A search space. `about` is one line for users."""
 
-    name: str
-    about: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def about(self) -> str: ...
 
     def fits(self, task: Task) -> str:
         """Why the space has no candidates for a kernel; empty if it has."""

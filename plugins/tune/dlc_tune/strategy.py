@@ -48,8 +48,11 @@ class Search(Protocol):
 class Strategy(Protocol):
     """A search strategy. `about` is one line for users."""
 
-    name: str
-    about: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def about(self) -> str: ...
 
     def start(self, task: Task, space: Space, seed: int) -> Search:
         """Begin the search for a task. Equal seeds and results give equal points."""
