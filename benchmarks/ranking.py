@@ -36,6 +36,7 @@ from benchmarks.report import print_table
 from dlc_core import nn
 from dlc_core.diag import DlcError
 from dlc_core.passes import PassContext
+from dlc_core.passes.lower.costs import operations
 from dlc_core.plugin.registry import registry
 from dlc_core.schedule import Trace
 from dlc_core.tir.stmt import PrimFunc
@@ -91,7 +92,7 @@ MODELS: Mapping[str, Callable[[], Model]] = {
 
 
 def task_of(name: str) -> Task:
-    """The kernel of a network that has the first word of the name in its name, or else takes longest."""
+    """The kernel of a network with the first word of the name in its own, or else the most operations."""
     layer, shape = MODELS[name]()
     module = layer.init(0)
     kept: dict[str, PrimFunc] = {}
@@ -100,11 +101,10 @@ def task_of(name: str) -> Task:
         kept[func.name] = func
 
     with PassContext.current().with_(tuner=keep):
-        exe = dlc.compile(module.to_module({"x": shape}), TARGET, params=module.state_dict(), cache=False)
-    rows = exe.profile([np.ones(shape, np.float32)], runs=3).rows
+        dlc.compile(module.to_module({"x": shape}), TARGET, params=module.state_dict(), cache=False)
     word = name.partition(" ")[0]
-    main = max((row for row in rows if row.kernel in kept), key=lambda r: (word in r.kernel, r.milliseconds))
-    return Task(kept[main.kernel], dlc.Target(TARGET), name)
+    main = max(kept.values(), key=lambda func: (word in func.name, operations(func) or 0))
+    return Task(main, dlc.Target(TARGET), name)
 
 
 def schedules(task: Task, count: int, seed: int = 0) -> list[Candidate]:
@@ -149,21 +149,20 @@ def seconds_of(task: Task, trace: Trace) -> float:
 
 
 def measure(path: Path) -> None:
-    """Measure schedules of all kernels. Lines that the file has are kept."""
-    known = {(line["kernel"], line["trace"]) for line in lines_of(path)} if path.exists() else set()
+    """Measure schedules of the kernels that the file does not have yet, and append them to it."""
+    known = {line["kernel"] for line in lines_of(path)} if path.exists() else set()
     with path.open("a", encoding="utf-8") as out:
         for name in MODELS:
+            if name in known:
+                continue
             task = task_of(name)
             for one in schedules(task, SCHEDULES):
-                text = one.trace.to_json()
-                if (name, text) in known:
-                    continue
                 try:
                     seconds = seconds_of(task, one.trace)
                 except DlcError as error:
                     print(f"{name}: {error.what}", file=sys.stderr)
                     continue
-                line = {"kernel": name, "space": one.space, "trace": text, "seconds": seconds}
+                line = {"kernel": name, "space": one.space, "trace": one.trace.to_json(), "seconds": seconds}
                 out.write(json.dumps(line) + "\n")
                 out.flush()
 
@@ -195,19 +194,23 @@ def print_comparison(path: Path) -> None:
     """Print the table of a data set."""
     groups = load_groups(path)
     found = compare(groups)
-    titles = ("kernel", "schedules", *(f"{model} {what}" for model in found for what in ("ρ", "τ", "regret")))
+    signs = {"ρ": "spearman", "τ": "kendall", "regret": "regret", "pairs": "pairs"}
+    columns = [(model, what) for model in found for what in signs]
     rows = []
     for name, group in groups.items():
-        qualities = [found[model][name] for model in found]
-        values = [f"{value:.2f}" for q in qualities for value in (q.spearman, q.kendall, q.regret)]
-        rows.append((name, str(len(group.seconds)), *values))
-    for label, function in (("median", np.median), ("mean", np.mean)):
         values = [
-            f"{function([getattr(q, what) for q in found[model].values()]):.2f}"
-            for model in found
-            for what in ("spearman", "kendall", "regret")
+            f"{getattr(found[model][name], signs[what]):.2f}" if name in found[model] else "-"
+            for model, what in columns
         ]
-        rows.append((label, str(sum(len(g.seconds) for g in groups.values())), *values))
+        rows.append((name, str(len(group.seconds)), *values))
+    total = sum(len(group.seconds) for group in groups.values())
+    for label, function in (("median", np.median), ("mean", np.mean)):
+        means = [
+            f"{function([getattr(one, signs[what]) for one in found[model].values()]):.2f}"
+            for model, what in columns
+        ]
+        rows.append((label, str(total), *means))
+    titles = ("kernel", "schedules", *(f"{model} {what}" for model, what in columns))
     print_table(titles, rows, markdown=False)
 
 

@@ -220,7 +220,7 @@ def test_weights_are_read_as_they_were_written(weights, gemm, candidates):
         (lambda text: text.replace("left_child=", "left_child=9 ", 1), "left_childs"),
         (lambda text: text.replace("split_feature=", "split_feature=x", 1), "lacks a number"),
         (lambda text: text.replace("num_leaves=", "num_leaves=9", 1), "of another kind|another number"),
-        (lambda text: text.replace("max_feature_idx=104", "max_feature_idx=9999"), "head"),
+        (lambda text: text.replace("max_feature_idx=", "max_feature_idx=9"), "head"),
         (lambda text: text.replace("\nTree=1\n", "\n"), "head contradicts its trees"),
     ],
     ids=["empty", "features", "children", "words", "leaves", "head", "trees"],

@@ -27,7 +27,9 @@ FIRST = 8
 """The schedules that a tuner would measure, for the regret."""
 KNOWN = 16
 """The schedules of the kernel itself that `learned, 16 known` is trained on too."""
-SHUFFLES = 64
+DISTINCT = 0.05
+"""The relative difference of times beyond which a pair is clearly ordered: smaller ones may be noise."""
+SHUFFLES = 16
 """The random orders whose mean is the quality of `random`."""
 
 
@@ -43,11 +45,19 @@ class Quality:
     spearman: float
     kendall: float
     regret: float
+    pairs: float
+    """The part of the pairs whose times differ by more than DISTINCT that are in the right order. Equal
+    scores count half. 1 if there are no such pairs."""
 
 
 def quality(scores: Values, seconds: Values) -> Quality:
     """The quality of scores, [n], for schedules that take `seconds`, [n]."""
-    return Quality(spearman(scores, -seconds), kendall(scores, -seconds), regret(scores, seconds))
+    return Quality(
+        spearman(scores, -seconds),
+        kendall(scores, -seconds),
+        regret(scores, seconds),
+        ordered_pairs(scores, seconds),
+    )
 
 
 def spearman(a: Values, b: Values) -> float:
@@ -68,6 +78,13 @@ def regret(scores: Values, seconds: Values, first: int = FIRST) -> float:
     """How much slower the fastest of the first schedules by score is than the fastest of all."""
     order = np.argsort(-scores, kind="stable")[:first]
     return float(seconds[order].min() / seconds.min()) - 1.0
+
+
+def ordered_pairs(scores: Values, seconds: Values) -> float:
+    """The part of pairs of clearly different times that the scores order right."""
+    faster = seconds[:, None] * (1 + DISTINCT) < seconds[None, :]
+    order = np.sign(scores[:, None] - scores[None, :])[faster]
+    return float(((order + 1) / 2).mean()) if len(order) else 1.0
 
 
 def _ranks(values: Values) -> Values:

@@ -29,7 +29,7 @@ from dlc_core.tir.stmt import Alloc, For, If, PrimFunc
 from dlc_tune.ranking.accesses import Access, Statement
 from dlc_tune.ranking.lowered import statement_copies
 from dlc_tune.ranking.operations import KINDS
-from dlc_tune.ranking.predict import Prediction, Predictor
+from dlc_tune.ranking.predict import Prediction, Predictor, Team
 from dlc_tune.ranking.reuse import Reuse
 from dlc_tune.task import Task
 
@@ -57,7 +57,7 @@ class Features:
         values = {
             **self._predicted(found),
             **self._traffic(found),
-            **_loops(found.statements, found.threads),
+            **_loops(found.statements, found.team),
             **_arithmetic(found.statements),
             **_strides(found.statements),
             **self._buffers(found),
@@ -166,12 +166,12 @@ def _register_bytes(one: Statement, access: Access) -> float:
     return float(count * access.lanes * access.buffer.dtype.itemsize)
 
 
-def _loops(found: Sequence[Statement], threads: int) -> dict[str, float]:
+def _loops(found: Sequence[Statement], team: Team) -> dict[str, float]:
     """The extents of loops by kind: of the statement that runs most, and of all, weighted by how often they
     run."""
     total = sum(one.times for one in found) or 1.0
     main = max(found, key=_work_of, default=None)
-    values: dict[str, float] = {"statements": _log(1 + len(found)), "threads": _log(threads)}
+    values: dict[str, float] = {"statements": _log(1 + len(found)), "threads": _log(team.threads)}
     for kind in _LOOPS:
         values[f"main_{kind}"] = _log(main.copies(kind)) if main else 0.0
         values[f"mean_{kind}"] = sum(_log(one.copies(kind)) * one.times for one in found) / total
@@ -184,19 +184,11 @@ def _loops(found: Sequence[Statement], threads: int) -> dict[str, float]:
     values["main_inner2"] = _log(inner[-2].extent) if len(inner) > 1 else 0.0
     values["main_outer"] = _log(main.loops[0].extent) if main and main.loops else 0.0
     values["parallel_position"] = float(position)
-    values["balance"] = _balance(main, threads)
+    values["balance"] = team.balance
+    values["starts"] = _log(team.starts)
     values["main_part"] = main.times / total if main else 0.0
     values["guarded"] = sum(one.times for one in found if one.conditions) / total
     return values
-
-
-def _balance(main: Statement | None, threads: int) -> float:
-    """The part of the threads' time that they compute, if each gets the same number of iterations, rounded
-    up."""
-    if main is None or threads < 2:
-        return 1.0
-    count = main.copies("parallel")
-    return count / (math.ceil(count / threads) * threads)
 
 
 def _arithmetic(found: Sequence[Statement]) -> dict[str, float]:
@@ -260,7 +252,7 @@ NAMES: tuple[str, ...] = (
     ),
     *(f"{name}_{kind}" for kind in _LOOPS for name in ("main", "mean")),
     *("statements", "threads", "main_groups", "main_depth", "main_inner", "main_inner2", "main_outer"),
-    *("parallel_position", "balance", "main_part", "guarded"),
+    *("parallel_position", "balance", "starts", "main_part", "guarded"),
     *(f"{name}_{kind}" for kind in KINDS for name in ("all", "main")),
     "operations",
     *(f"{access}_{kind}" for access in ("load", "store") for kind in ("same", "next", "far", "gather")),

@@ -7,6 +7,7 @@ at each loop of its schedule.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -24,6 +25,22 @@ from dlc_tune.task import Task
 
 
 @record(frozen=True)
+class Team:
+    """The threads among which the iterations of parallel loops are divided."""
+
+    threads: int = 1
+    share: float = 1.0
+    """The part of the iterations that the busiest thread runs."""
+    starts: int = 1
+    """How often the parallel loop is started."""
+
+    @property
+    def balance(self) -> float:
+        """The part of the threads' time in which they compute."""
+        return 1 / (self.share * self.threads)
+
+
+@record(frozen=True)
 class Prediction:
     """A lowered candidate and what the cost model says about it.
 
@@ -38,7 +55,7 @@ class Prediction:
     seconds: float
     limit: float
     memory_seconds: float
-    threads: int
+    team: Team
 
 
 class Predictor:
@@ -57,23 +74,31 @@ class Predictor:
         lowered = self._lowering.lowered(func)
         found = statements(lowered.loops, self.description.cache_line)
         reused = reuses(found)
-        parts = issue_parts(lowered.code, self.description)
-        threads = _threads(found, self.description)
-        cycles = 0.0 if parts is None else parts.cycles
+        has_instructions = not (self.description.thread_axes or self.description.units)
+        parts = issue_parts(lowered.code, self.description) if has_instructions else None
+        team = _team(found, self.description)
+        # Each thread gets the same number of iterations, rounded up.
+        cycles = 0.0 if parts is None else parts.cycles * team.share * team.threads
         traffic = [one.traffic for one in reused]
-        estimate = self.machine.estimate(self.work, threads=threads, cycles=cycles, traffic=traffic)
-        memory = self.machine.estimate(self.work, threads=threads, cycles=1.0, traffic=traffic)
-        limit = 0.0 if estimate is None else estimate.limit
-        seconds = math.inf if estimate is None else estimate.seconds
-        return Prediction(
-            lowered, found, reused, parts, seconds, limit, 0.0 if memory is None else memory.seconds, threads
-        )
+        estimate = self.machine.estimate(self.work, threads=team.threads, cycles=cycles, traffic=traffic)
+        memory = self.machine.estimate(self.work, threads=team.threads, cycles=1.0, traffic=traffic)
+        if estimate is None or memory is None:
+            seconds = cycles / team.threads / self.machine.frequency if cycles else math.inf
+            return Prediction(lowered, found, reused, parts, seconds, 0.0, 0.0, team)
+        # A loop that is started several times forks each time; the estimate has one fork.
+        seconds = estimate.seconds + (team.starts - 1) * self.machine.fork_seconds
+        return Prediction(lowered, found, reused, parts, seconds, estimate.limit, memory.seconds, team)
 
 
-def _threads(found: Sequence[Statement], machine: Description) -> int:
-    """The threads among which the iterations of parallel loops are divided."""
-    most = max((one.copies("parallel") for one in found), default=1)
-    return max(1, min(machine.workers, most))
+def _team(found: Sequence[Statement], machine: Description) -> Team:
+    """The threads of the parallel loop that runs most."""
+    main = max(found, key=lambda one: one.copies("parallel") * one.times, default=None)
+    count = 1 if main is None else main.copies("parallel")
+    threads = max(1, min(machine.workers, count))
+    if main is None or threads < 2:
+        return Team()
+    outer = itertools.takewhile(lambda loop: loop.kind != "parallel", main.loops)
+    return Team(threads, math.ceil(count / threads) / count, math.prod(loop.extent for loop in outer))
 
 
-__all__ = ["Prediction", "Predictor"]
+__all__ = ["Prediction", "Predictor", "Team"]
