@@ -57,6 +57,7 @@ def check_limits(func: PrimFunc, description: Description) -> None:
     if description.thread_axes:
         check_launches(func, description)
     else:
+        _check_threads(func)
         _check_regions(func)
 
 
@@ -220,6 +221,15 @@ def _runs(root: Stmt) -> int:
     """How often a loop's statements run, at least."""
     inner = [(_extent(loops), stmt) for stmt, loops in _with_loops(root) if isinstance(stmt, (Store, Eval))]
     return sum(count for count, _ in inner)
+
+
+def _check_threads(func: PrimFunc) -> None:
+    """Check that no loop is bound to threads of launches, which the machine does not have."""
+    for stmt, _ in _with_loops(func.body):
+        if isinstance(stmt, For) and stmt.kind == "thread":
+            raise ScheduleError(
+                f"the loop {stmt.var.name} is bound to {stmt.thread!r}, which the machine does not have"
+            )
 
 
 def _check_regions(func: PrimFunc) -> None:

@@ -20,6 +20,8 @@ MAX_STEPS = 4096
 """The steps of a trace; those of real kernels have less than 200."""
 MAX_STATEMENTS = 1 << 14
 """The statements of a program in between."""
+MAX_REASON = 300
+"""The characters of a reason, which may quote the trace."""
 MAX_SECONDS = 20.0
 """The processor time of a replay."""
 
@@ -48,8 +50,16 @@ class CheckedTrace(Trace):
             if sum(1 for _ in stmts(schedule.func.body)) > MAX_STATEMENTS:
                 raise ScheduleError(f"a trace makes a program of more than {MAX_STATEMENTS} statements")
 
-        trace.replay(schedule, after_step=check)
-        check_limits(schedule.func, self._target.describe())
+        try:
+            trace.replay(schedule, after_step=check)
+            check_limits(schedule.func, self._target.describe())
+        except DlcError:
+            raise
+        except Exception as error:
+            # Arguments of other types than a primitive expects make any exception.
+            step = len(schedule.trace.steps)
+            why = f"{type(error).__name__}: {error}"
+            raise ScheduleError(f"step {step} of a trace fails: {why}"[:MAX_REASON]) from error
 
     def _read(self) -> Trace:
         try:

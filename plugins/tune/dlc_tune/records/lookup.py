@@ -15,9 +15,11 @@ import sqlite3
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from dlc_core.diag import DlcError
 from dlc_core.schedule import Trace
+from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
@@ -27,10 +29,14 @@ from dlc_tune.records.errors import RecordsWarning
 from dlc_tune.records.family import family_of
 from dlc_tune.records.found import Found, difference
 from dlc_tune.records.locations import NEAREST, RECORDS
-from dlc_tune.records.nearest import nearest
 from dlc_tune.records.reading import UNREADABLE
 from dlc_tune.records.sources import sources, state
 from dlc_tune.task import Task, kernel_key
+
+if TYPE_CHECKING:
+    from dlc_tune.records import nearest
+else:
+    nearest = lazy("dlc_tune.records.nearest")
 
 MOST = 3
 """The records of a kernel that are tried, if the ones before are refused."""
@@ -77,8 +83,9 @@ def find(kernel: PrimFunc, target: Target) -> Answer | None:
         return Answer(trace, one.origin, tuple(refused))
     if RECORDS.get() == NEAREST:
         elsewhere = [one for one in own if difference(one.record, target)]
-        family, extents = family_of(kernel) if table.by_family else ("", ())
-        near = nearest(task, extents, elsewhere, table.by_family.get(family, ()))
+        name, extents = family_of(kernel) if table.by_family else ("", ())
+        family = table.by_family.get(name, ())
+        near = nearest.nearest(task, extents, elsewhere, family) if elsewhere or family else None
         if near is not None:
             return Answer(*near, tuple(refused))
     return Answer(None, "", tuple(refused)) if refused else None
