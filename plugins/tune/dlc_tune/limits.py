@@ -80,11 +80,15 @@ def _check_unrolled(func: PrimFunc) -> None:
 
 
 def _check_vectors(func: PrimFunc, machine: Description) -> None:
-    if not machine.vector_bits:
+    if machine.thread_axes and not machine.vector_bits:
         return
     for stmt, loops in _with_loops(func.body):
         if not isinstance(stmt, Store) or not loops or loops[-1].kind != "vectorized":
             continue
+        if not machine.vector_bits:
+            raise ScheduleError(
+                f"the loop {loops[-1].var.name} is vectorised, and the machine has no vectors"
+            )
         lanes, bits = _extent(loops[-1:]), stmt.buffer.dtype.bits
         registers = -(-lanes * bits // machine.vector_bits)
         if registers > MAX_VECTOR:
