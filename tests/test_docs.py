@@ -201,6 +201,7 @@ def test_blocks_of_a_document_run(
         environment["PYTHONPATH"] = os.pathsep.join([str(own), os.environ.get("PYTHONPATH", "")])
     environment |= {
         "DLC_CACHE_DIR": str(tmp_path_factory.getbasetemp() / "docs-cache"),
+        "DLC_RECORDS_URL": str(tmp_path / "records.db"),
         "PYTHONPATH": os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep),
         "NO_COLOR": "1",
     }

@@ -84,7 +84,12 @@ def run(script: str, cache: Path, *arguments: str, site: Path | None = None) -> 
     paths = [str(site)] if site is not None else []
     paths += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DLC_")}
-    environment |= {"DLC_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1"}
+    environment |= {
+        "DLC_CACHE_DIR": str(cache),
+        "DLC_RECORDS": "off",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "NO_COLOR": "1",
+    }
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / script), *arguments],
         env=environment,
