@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from dlc_tune.choices import Choices, Question, defaults, replay
 from dlc_tune.ranking import Ranker
 from dlc_tune.space import Candidate, Invalid, candidate
 from dlc_tune.strategies import evolutionary, grid, optuna, random
+from dlc_tune.strategies.tried import Made
 from dlc_tune.strategy import Tried
 
 from dlc_core.diag import PluginError, ScheduleError
@@ -116,7 +119,7 @@ def test_a_random_search_ends_when_nothing_is_new(task):
 
 
 def test_a_good_ranker_finds_the_minimum_at_once(task):
-    found = search(evolution(Known), task, 16)
+    found = search(evolution(Known), task, 24)
     assert min(map(cost, found)) == 1.0
 
 
@@ -176,3 +179,30 @@ def test_a_missing_optimiser_is_named(task, monkeypatch):
     monkeypatch.setattr(optuna, "import_module", missing)
     with pytest.raises(PluginError, match="needs the library Optuna"):
         optuna.STRATEGY.start(task, Tiles(), 0)
+
+
+def test_points_that_were_made_before_are_not_made_again(task):
+    class Counted(Tiles):
+        made = 0
+
+        def generate(self, schedule, choose, task):
+            Counted.made += 1
+            super().generate(schedule, choose, task)
+
+    made = Made(task, Counted())
+    draw = Random(0)
+    answers = [[draw.randrange(2) for _ in range(4)] for _ in range(60)]
+
+    def made_of(given):
+        rest = iter(given)
+        return made.any(lambda question: next(rest))
+
+    first = [made_of(given) for given in answers]
+    distinct = len({tuple(each.point.items()) for each in first})
+    assert Counted.made == distinct < 13
+    again = [made_of(given) for given in answers]
+    assert Counted.made == distinct
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    for given, each in zip(answers, first, strict=True):
+        rest = iter(given)
+        assert each.point == candidate(Tiles(), task, lambda question, rest=rest: next(rest)).point

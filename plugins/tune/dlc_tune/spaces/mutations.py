@@ -19,14 +19,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from dlc_core.diag import DlcError
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule import Schedule, Trace
 from dlc_core.schedule.handles import LoopRV
 from dlc_core.schedule.trace import DECISION, Step
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import For
-from dlc_tune.choices import Choices
+from dlc_tune.choices import Answer, Choices, Question
+from dlc_tune.known_points import KnownPoints
 from dlc_tune.spaces.decisions import SPACE as DECISIONS
 from dlc_tune.task import Task
 
@@ -123,21 +126,44 @@ class Mutations:
     name = "mutations"
     about = "The decisions of the rules, and single steps of their traces changed."
 
+    def __init__(self) -> None:
+        self._traces: WeakKeyDictionary[Task, KnownPoints[Trace | DlcError]] = WeakKeyDictionary()
+
     def fits(self, task: Task) -> str:
         return DECISIONS.fits(task)
 
     def generate(self, schedule: Schedule, choose: Choices, task: Task) -> None:
-        by_rules = task.schedule()
-        DECISIONS.generate(by_rules, choose, task)
-        trace = by_rules.trace.tidied()
-        # The buffers are made compact at the end, after the changes.
-        trace = Trace([step for step in trace.steps if step.name != "compact_buffers"])
-        changed(trace, choose).replay(schedule)
+        changed(self._by_rules(choose, task), choose).replay(schedule)
         for number, loop in enumerate(_innermost(schedule)):
             factor = choose(f"unroll{number}", UNROLLED)
             if factor > 1:
                 schedule.unroll(schedule.split(loop, [None, factor])[1])
         schedule.compact_buffers()
+
+    def _by_rules(self, choose: Choices, task: Task) -> Trace:
+        """The trace of the rules with the decisions that are chosen."""
+        if task not in self._traces:
+
+            def make(answer: Answer) -> tuple[list[Question], Trace | DlcError]:
+                decide, schedule = Choices(answer), task.schedule()
+                try:
+                    DECISIONS.generate(schedule, decide, task)
+                except DlcError as error:
+                    return decide.questions, error
+                # The buffers are made compact at the end, after the changes.
+                steps = [s for s in schedule.trace.tidied().steps if s.name != "compact_buffers"]
+                return decide.questions, Trace(steps)
+
+            self._traces[task] = KnownPoints(make)
+
+        def answer(question: Question) -> int:
+            options = question.options
+            return options.index(choose(question.name, options, options[question.default]))
+
+        found = self._traces[task].find(answer)
+        if isinstance(found, DlcError):
+            raise found
+        return found
 
 
 SPACE = Mutations()

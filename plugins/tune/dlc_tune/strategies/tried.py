@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dlc_tune.choices import Answer
+from dlc_tune.choices import Answer, Question
+from dlc_tune.known_points import KnownPoints
 from dlc_tune.space import Candidate, Invalid, Space, candidate
 from dlc_tune.task import Task
 
@@ -12,6 +13,7 @@ class Made:
 
     def __init__(self, task: Task, space: Space) -> None:
         self.task, self.space = task, space
+        self._points = KnownPoints(self._make)
         self._seen: set[str] = set()
         self.invalid = 0
         """The number of points that were not legal."""
@@ -25,9 +27,12 @@ class Made:
 
     def any(self, answer: Answer) -> Candidate | Invalid:
         """The candidate of these answers, known or not."""
+        return self._points.find(answer)
+
+    def _make(self, answer: Answer) -> tuple[tuple[Question, ...], Candidate | Invalid]:
         found = candidate(self.space, self.task, answer)
         self.invalid += isinstance(found, Invalid)
-        return found
+        return found.questions, found
 
     def knows(self, text: str) -> bool:
         """Whether a schedule, given by the text of its trace, was made before."""
