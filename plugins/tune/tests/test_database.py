@@ -358,7 +358,7 @@ def server(tmp_path_factory):
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
     run(str(programs / "pg_ctl"), "-D", str(data), "-l", str(folder / "log"), "-o", options, "-w", "start")
     try:
-        yield f"postgresql+psycopg://tuner@127.0.0.1:{port}/postgres"
+        yield f"postgresql://tuner@127.0.0.1:{port}/postgres"
     finally:
         run(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)

@@ -39,7 +39,7 @@ app = typer.Typer(
     - `dlc records list`
     - `dlc records best --target llvm`
     - `dlc records export tuned.jsonl --state chosen`
-    - `dlc records import tuned.jsonl -d postgresql+psycopg://user@host/records`
+    - `dlc records import tuned.jsonl -d postgresql://user@host/records`
     - `dlc records pack acme-records --out dist`
     """,
     no_args_is_help=True,
@@ -172,7 +172,7 @@ def import_records(
     Examples:
 
     - `dlc records import colleague.jsonl`
-    - `dlc records import *.jsonl --database postgresql+psycopg://user@host/records`
+    - `dlc records import *.jsonl --database postgresql://user@host/records`
     """
     refused = 0
     with Database(database) as found:

@@ -43,12 +43,15 @@ def engine_of(url: str) -> Engine:
         _make_file(path, url)
     options: dict[str, Any] = {"pool_pre_ping": True}
     try:
-        backend = make_url(url).get_backend_name()
+        made = make_url(url)
+        if made.drivername in ("postgresql", "postgres"):  # SQLAlchemy would look for an older driver
+            made = made.set(drivername="postgresql+psycopg")
+        backend = made.get_backend_name()
         if backend == "sqlite":
             options["connect_args"] = {"timeout": 0.1, "check_same_thread": False}
             if path is None:  # in memory: one connection is the database
                 options["poolclass"] = StaticPool
-        engine = create_engine(url, **options)
+        engine = create_engine(made, **options)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         raise UsageError(
             f"no database of records can be opened by {shown(url)!r}",
