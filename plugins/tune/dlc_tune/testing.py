@@ -2,13 +2,15 @@
 
     LocalMeasurer(setup=faults)      jobs of a kernel named "run_segfault" then crash when they run
 
-The name of a kernel is `build_FAULT` or `run_FAULT`, with FAULT a key of FAULTS or "wrong".
+The name of a kernel is `build_FAULT` or `run_FAULT`, with FAULT a key of FAULTS or "wrong". With
+`setup=full_disk` the processes cannot write files.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -36,12 +38,24 @@ def _allocate() -> None:
         held.append(np.empty(1 << 28, np.uint8))
 
 
+def _bad_alloc() -> None:
+    """End as native code does that gets no memory."""
+    os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
+    os.abort()
+
+
+def full_disk() -> None:
+    """Let this process write no file of more than 100 bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+
 FAULTS: Mapping[str, Callable[[], object]] = MappingProxyType(
     {
         "segfault": lambda: ctypes.string_at(0),
         "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
         "exit": lambda: os._exit(0),
         "abort": os.abort,
+        "bad_alloc": _bad_alloc,
         "hang": lambda: time.sleep(1000),
         "allocate": _allocate,
         "raise": lambda: [][0],
@@ -78,4 +92,4 @@ def _fail(name: str, stage: str) -> None:
         fault()
 
 
-__all__ = ["FAULTS", "WRONG", "FaultyRun", "faults"]
+__all__ = ["FAULTS", "WRONG", "FaultyRun", "faults", "full_disk"]

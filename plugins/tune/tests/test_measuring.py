@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -23,7 +24,7 @@ from dlc_tune.measuring.job import (
 )
 from dlc_tune.measuring.local import LocalMeasurer
 from dlc_tune.task import Task
-from dlc_tune.testing import faults
+from dlc_tune.testing import faults, full_disk
 
 TARGET = "llvm -num-threads=1"
 
@@ -74,6 +75,7 @@ def test_a_trace_that_does_not_fit_is_refused(measurer: LocalMeasurer, llvm_task
         ("run_abort", CRASH, "SIGABRT"),
         ("run_exit", CRASH, "exit status 0"),
         ("run_allocate", MEMORY, "MemoryError"),
+        ("run_bad_alloc", MEMORY, "std::bad_alloc"),
         ("run_raise", RUN, "IndexError"),
         ("build_raise", BUILD, "IndexError"),
     ],
@@ -128,6 +130,31 @@ def test_close_leaves_no_process_and_no_file(llvm_task: Task) -> None:
     measurer.close()
     assert not folder.exists()
     assert not any(alive(pid) for pid in pids)
+
+
+def test_a_full_disk_loses_only_jobs(llvm_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalMeasurer(timeout=20.0, setup=full_disk) as measurer:
+        outcomes = dict(measurer.measure([job_of(llvm_task)] * 2))
+        assert [outcomes[number].state for number in range(2)] == [BUILD, BUILD]
+        assert "too large" in outcomes[0].why
+        assert measurer.compare(job_of(llvm_task), job_of(llvm_task)).state == BUILD
+
+        def full(path: Path, content: bytes) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", full)
+        ((_, outcome),) = measurer.measure([job_of(llvm_task)])
+        assert outcome.state == BUILD
+        assert "No space left" in outcome.why
+
+
+def test_results_that_differ_from_the_default_are_wrong(measurer: LocalMeasurer, llvm_task: Task) -> None:
+    trace = unrolled(llvm_task)
+    jobs = [job_of(llvm_task), job_of(llvm_task, trace=trace), job_of(llvm_task, "run_wrong", trace)]
+    outcomes = dict(measurer.measure(jobs))
+    assert [outcomes[number].state for number in range(3)] == [OK, OK, WRONG]
+    assert "differ" in outcomes[2].why
+    assert outcomes[0].digest
 
 
 def test_wrong_results_are_refused(measurer: LocalMeasurer, llvm_task: Task) -> None:

@@ -75,6 +75,8 @@ class Outcome:
     run_seconds: float = 0.0
     where: str = ""
     """The machine and the device that ran it."""
+    digest: str = ""
+    """A hash of the results of the run."""
 
     @property
     def best(self) -> float | None:

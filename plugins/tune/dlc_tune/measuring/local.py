@@ -82,6 +82,7 @@ class LocalMeasurer:
         self._builders = [WorkerProcess(self._folder, setup) for _ in range(builders)]
         self._runners = [WorkerProcess(self._folder, setup) for _ in range(runners)]
         self._best: dict[object, float] = {}
+        self._kinds: dict[object, int] = {}
         self._artefacts = 0
         self._finalizer = weakref.finalize(self, _end, [*self._builders, *self._runners], self._folder)
 
@@ -156,7 +157,14 @@ class LocalMeasurer:
             built.popleft()
             task = runner.begin(
                 run_task,
-                (job, str(each.artefact), self.flush, self.repeats, self._best.get(kind_of(job))),
+                (
+                    job,
+                    str(each.artefact),
+                    self.flush,
+                    self.repeats,
+                    self._best.get(kind_of(job)),
+                    self._results_of(job),
+                ),
                 timeout=self.timeout,
                 fails_as=RUN,
                 cores=cores.runner(self._runners.index(runner)),
@@ -194,6 +202,11 @@ class LocalMeasurer:
 
     def _cores(self, job: Job) -> Cores:
         return cores_of(job, len(self._runners))
+
+    def _results_of(self, job: Job) -> str:
+        """The file of the results of the default schedule of a kernel."""
+        number = self._kinds.setdefault((kind_of(job), job.inputs_seed), len(self._kinds))
+        return str(self._folder / f"{number}.results")
 
     def _new_artefact(self) -> Path:
         self._artefacts += 1

@@ -22,6 +22,7 @@ from concurrent.futures import CancelledError, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from itertools import count
 from multiprocessing import context, set_forkserver_preload, spawn
 from pathlib import Path
 from threading import Lock
@@ -32,8 +33,8 @@ from pebble import ProcessExpired, ProcessPool
 from dlc_core.diag import RuntimeFailure
 from dlc_core.support.record import record
 from dlc_tune.measuring import worker
-from dlc_tune.measuring.job import CRASH, TIMEOUT
-from dlc_tune.measuring.worker import Answer
+from dlc_tune.measuring.job import CRASH, MEMORY, TIMEOUT
+from dlc_tune.measuring.worker import Answer, tells_of_memory
 
 START_SECONDS = 120.0
 """The time limit of the start of a process."""
@@ -43,6 +44,8 @@ NOTICE_SECONDS = 2.0
 """The time in which a pool notices that its process has ended."""
 TRIES = 2
 """How often a task is given to a process that ended before it began with it."""
+MESSAGES = 2000
+"""The bytes of its standard error output that are read when a process has ended."""
 PRELOADED = ["dlc_tune.measuring.worker", "dlc_tune.measuring.preloaded"]
 """The modules that the fork server imports."""
 Setup = Callable[[], None]
@@ -57,6 +60,7 @@ class Task:
     answer: Path
     task: Path
     timeout: float
+    fails_as: str
     tries: int
 
 
@@ -67,6 +71,7 @@ class WorkerProcess:
 
     def __init__(self, folder: Path, setup: Setup | None = None) -> None:
         self._folder = folder
+        self._log = folder / f"{next(_numbers)}.log"
         self._setup = setup
         self._pool: ProcessPool | None = None
         self._hello: Future[int] | None = None
@@ -79,7 +84,7 @@ class WorkerProcess:
             raise RuntimeFailure("a worker process of the tuner has ended for good")
         if self._pool is None:
             set_forkserver_preload(PRELOADED)
-            given = (str(self._folder), dict(os.environ), self._setup)
+            given = (str(self._folder), str(self._log), dict(os.environ), self._setup)
             self._pool = ProcessPool(1, initializer=worker.start, initargs=given, context=_Context())
             self._hello = self._pool.schedule(worker.hello)
 
@@ -103,7 +108,7 @@ class WorkerProcess:
         raise RuntimeFailure(
             "a worker process of the tuner does not start",
             why=f"{type(failure).__name__}: {failure}",
-            hint="its messages are on the standard error output",
+            details=self._messages(),
         ) from failure
 
     def begin(
@@ -124,15 +129,16 @@ class WorkerProcess:
         self._count += 1
         task = self._folder / f"{pid}-{self._count}.task"
         answer = task.with_suffix(".answer")
-        task.write_bytes(pickle.dumps((function, tuple(args), fails_as)))
+        content = pickle.dumps((function, tuple(args), fails_as))
         given = (str(task), str(answer), tuple(cores), memory)
         assert self._pool is not None
         future: Future[None]
         try:
+            task.write_bytes(content)
             future = self._pool.schedule(worker.perform, args=given, timeout=timeout)
-        except RuntimeError as error:  # the process has ended since its last task
+        except (OSError, RuntimeError) as error:  # the disk is full, or the process has ended meanwhile
             future = Future()
-            future.set_exception(BrokenProcessPool(str(error)))
+            future.set_exception(error)
 
         def again() -> Task:
             return self.begin(
@@ -145,7 +151,7 @@ class WorkerProcess:
                 tries=tries - 1,
             )
 
-        return Task(future, again, answer, task, timeout, tries)
+        return Task(future, again, answer, task, timeout, fails_as, tries)
 
     def answer(self, function: Callable[..., Any], args: Sequence[Any], **options: Any) -> Answer:
         """The answer of a task, which `begin` describes. Waits for it."""
@@ -186,21 +192,35 @@ class WorkerProcess:
                 return Answer(CRASH, why="the process ended with exit status 0")
             task.future.result()
             found: Answer = pickle.loads(task.answer.read_bytes())  # noqa: S301  (of our own process)
+            if found.state == MEMORY:  # what could not be loaded would be missing in later tasks
+                self.close()
             return found
         except (FutureTimeoutError, CancelledError):
             self.close()
             return Answer(TIMEOUT, why=f"it took longer than {task.timeout:g} s", seconds=task.timeout)
         except ProcessExpired as error:
             self.close()
-            return Answer(CRASH, why=_exit_text(error.exitcode))
+            last = "".join(f": {line}" for line in self._messages()[-1:])
+            state = MEMORY if tells_of_memory(last) else CRASH
+            return Answer(state, why=f"{_exit_text(error.exitcode)}{last}")
         except (BrokenProcessPool, RuntimeError):
             self.close()
             if task.tries > 1:
                 return task.again()
             return Answer(CRASH, why=f"{TRIES} processes ended as they began with it")
+        except Exception as error:  # noqa: BLE001  (such as a full disk: the loss of one task)
+            return Answer(task.fails_as, why=f"{type(error).__name__}: {error}")
         finally:
             for file in (task.task, task.answer):
                 file.unlink(missing_ok=True)
+
+    def _messages(self) -> list[str]:
+        """The last lines of the standard error output of the last process."""
+        try:
+            text = self._log.read_bytes()[-MESSAGES:].decode(errors="replace")
+        except OSError:
+            return []
+        return [line.strip() for line in text.splitlines() if line.strip()]
 
     def close(self, for_good: bool = False) -> None:
         """End the process at once, with all that it has started. A later task starts a new one, unless the
@@ -226,6 +246,7 @@ def _exit_text(status: int | None) -> str:
     return f"the process ended with exit status {status}"
 
 
+_numbers = count()
 _STARTING = Lock()
 
 

@@ -39,6 +39,8 @@ from dlc_tune.measuring.vendor import Measure
 
 LONG_SECONDS = 0.02
 """Runs of this length are not opened again for each round."""
+NO_MEMORY = ("bad_alloc", "ut of memory", "annot allocate memory", "failed to map segment")
+"""Texts of errors of native code that got no memory."""
 SPACE = 1 << 16
 """The most bytes of memory that is placed between runs."""
 
@@ -63,12 +65,20 @@ class Ran:
     where: str
 
 
-def start(folder: str, environment: Mapping[str, str], setup: Callable[[], None] | None) -> None:
+class WrongResultsError(Exception):
+    """The results of a run differ from those of the default schedule."""
+
+
+def start(folder: str, log: str, environment: Mapping[str, str], setup: Callable[[], None] | None) -> None:
     """Prepare a new process. It leads a group of its own, so that it is ended together with the compilers and
-    emulators that it starts. It ends when the process that started it does.
+    emulators that it starts. It ends when the process that started it does. Its standard error output is in
+    the file `log`, where native code says why it aborts.
     """
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    os.dup2(output, sys.__stderr__.fileno() if sys.__stderr__ else 2)
+    os.close(output)
     os.environ.clear()
     os.environ.update(environment)
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
@@ -94,6 +104,7 @@ def perform(task: str, answer: str, cores: Sequence[int], memory: int | None) ->
     than it has now.
     """
     begin = time.perf_counter()
+    os.truncate(sys.stderr.fileno(), 0)
     pin(cores)
     function, args, fails_as = pickle.loads(Path(task).read_bytes())  # noqa: S301  (of our parent)
     try:
@@ -102,12 +113,19 @@ def perform(task: str, answer: str, cores: Sequence[int], memory: int | None) ->
             found = Answer(OK, function(*args))
         finally:
             _limit_memory(None)
+    except WrongResultsError as error:
+        found = Answer(WRONG, why=str(error))
     except Exception as error:  # noqa: BLE001  (a candidate may fail in any way; each is an outcome)
         found = Answer(MEMORY if _is_memory(error) else fails_as, why=_why(error))
     found = Answer(found.state, found.value, found.why, time.perf_counter() - begin)
-    part = Path(f"{answer}.part")
-    part.write_bytes(pickle.dumps(found))
-    part.replace(answer)
+    _write(Path(answer), found)
+
+
+def _write(path: Path, value: object) -> None:
+    """Write a value as a whole, so that no reader finds a part of it."""
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_bytes(pickle.dumps(value))
+    part.replace(path)
 
 
 def build_task(job: Job, path: str) -> None:
@@ -115,11 +133,23 @@ def build_task(job: Job, path: str) -> None:
     build_file(job, Path(path))
 
 
-def run_task(job: Job, path: str, flush: bool, repeats: Repeats, best: float | None) -> Ran:
-    """Measure an artefact."""
+def run_task(
+    job: Job, path: str, flush: bool, repeats: Repeats, best: float | None, expected: str = ""
+) -> Ran:
+    """Measure an artefact.
+
+    `expected` is the path of a file with the results of the default schedule, if one is kept. A run of the
+    default schedule writes it. Other runs raise WrongResultsError if their results differ from it.
+    """
     run = Run(Path(path), job, flush)
-    costs = run.costs(repeats, best)
-    return Ran(costs, run.unit, digest(run.results()), run.where)
+    results = run.results()
+    if expected and job.trace is None:
+        _write(Path(expected), results)
+    elif expected and Path(expected).exists():
+        wrong = disagreement(results, pickle.loads(Path(expected).read_bytes()))  # noqa: S301  (of a runner)
+        if wrong:
+            raise WrongResultsError(wrong)
+    return Ran(run.costs(repeats, best), run.unit, digest(results), run.where)
 
 
 def compare_task(
@@ -172,7 +202,7 @@ def outcome_of(build_seconds: float, run: Answer) -> Outcome:
     if run.state != OK:
         return Outcome(run.state, (), run.why, build_seconds, run.seconds)
     ran: Ran = run.value
-    return Outcome(OK, ran.costs, "", build_seconds, run.seconds, ran.where)
+    return Outcome(OK, ran.costs, "", build_seconds, run.seconds, ran.where, ran.digest)
 
 
 def _limit_memory(limit: int | None) -> None:
@@ -188,9 +218,14 @@ def _limit_memory(limit: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+def tells_of_memory(text: str) -> bool:
+    """Whether the last message of native code, or of an error, says that there was no memory left."""
+    return any(each in text for each in NO_MEMORY)
+
+
 def _is_memory(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) or tells_of_memory(str(error)):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -205,6 +240,7 @@ def _why(error: Exception) -> str:
 __all__ = [
     "Answer",
     "Ran",
+    "WrongResultsError",
     "build_task",
     "compare_task",
     "hello",
@@ -212,4 +248,5 @@ __all__ = [
     "perform",
     "run_task",
     "start",
+    "tells_of_memory",
 ]
