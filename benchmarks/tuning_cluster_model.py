@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dlc_core.diag import UsageError
 
-PARTS = ("tuner", "scheduler", "machines")
+PARTS = ("tuner", "scheduler", "builders", "runners")
 GROUPS = 8
 """A streaming tuner proposes as soon as this fraction of its jobs has ended."""
 
@@ -47,9 +47,9 @@ class Costs:
     """Bytes per second of a worker's link: 1 Gbit/s."""
 
     @property
-    def service(self) -> float:
-        """The mean seconds of a build and a run."""
-        return sum(self.builds) / len(self.builds) + sum(self.runs) / len(self.runs)
+    def service(self) -> tuple[float, float]:
+        """The mean seconds of a build and of a run."""
+        return sum(self.builds) / len(self.builds), sum(self.runs) / len(self.runs)
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,11 @@ class Cluster:
     exclusive: bool = True
     between_failures: float = float("inf")
     repair: float = 60.0
+
+    def ideal(self, costs: Costs) -> float:
+        """Trials per second if nothing but the machines took time."""
+        build, run = costs.service
+        return self.workers / (build + run if self.exclusive else max(build / self.builders, run))
 
 
 @dataclass
@@ -93,13 +98,16 @@ class Result:
         return self.times / self.trials
 
     def shares(self, cluster: Cluster) -> Mapping[str, float]:
-        """The part of the time that each part is busy."""
-        slots = cluster.workers * (1 if cluster.exclusive else 1 + cluster.builders)
-        return {
-            "tuner": self.busy["tuner"] / self.seconds,
-            "scheduler": self.busy["scheduler"] / self.seconds,
-            "machines": self.busy["machines"] / self.seconds / slots,
-        }
+        """The part of the time that the tuner, the scheduler and the machines are busy: the builders of these
+        or their runners, whichever are busier.
+        """
+        busy = {name: seconds / self.seconds for name, seconds in self.busy.items()}
+        builders, runners = busy.pop("builders"), busy.pop("runners")
+        if cluster.exclusive:
+            machines = (builders + runners) / cluster.workers
+        else:
+            machines = max(builders / cluster.builders, runners) / cluster.workers
+        return {**busy, "machines": machines}
 
 
 def simulate(
@@ -171,11 +179,11 @@ class _Model:
         yield from self._use(self._tuner, "tuner", self.costs.client / 2)
         while True:
             yield from self._use(self._scheduler, "scheduler", self.costs.schedule)
-            if not (yield from self._work(self._builders, self._random.choice(self.costs.builds))):
+            if not (yield from self._work(self._builders, "builders", self.costs.builds)):
                 continue
             yield from self._use(self._scheduler, "scheduler", self.costs.schedule)
             yield self.env.timeout(self.costs.latency + self.costs.artefact / self.costs.bandwidth)
-            if (yield from self._work(self._runners, self._random.choice(self.costs.runs))):
+            if (yield from self._work(self._runners, "runners", self.costs.runs)):
                 break
         yield from self._use(self._tuner, "tuner", self.costs.client / 2)
         self._counted(-1)
@@ -183,14 +191,15 @@ class _Model:
         self.result.ended += 1
         self._finished.put(None)
 
-    def _work(self, machines: Any, seconds: float) -> Generator[Any, Any, bool]:
-        """Work on a machine for some seconds. False if the machine failed before the end."""
+    def _work(self, machines: Any, name: str, times: Sequence[float]) -> Generator[Any, Any, bool]:
+        """Work on a machine for one of some times. False if the machine failed before the end."""
+        seconds = self._random.choice(times)
         request = machines.request()
         yield request
         rate = 1 / self.cluster.between_failures
         alive = self._random.expovariate(rate) if rate else float("inf")
         yield self.env.timeout(min(seconds, alive))
-        self.result.busy["machines"] += min(seconds, alive)
+        self.result.busy[name] += min(seconds, alive)
         if alive >= seconds:
             machines.release(request)
             return True

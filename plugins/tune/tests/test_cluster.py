@@ -358,7 +358,7 @@ def test_an_interrupted_worker_leaves_no_process(task, scheduler, measurer):
         descendants = psutil.Process(process.pid).children(recursive=True)
         assert len(descendants) >= 2
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         outcomes.close()
     assert psutil.wait_procs(descendants, 10)[1] == []
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target
+from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.measuring import cluster_tasks
 from dlc_tune.measuring.announced import RUN, build_resource, compiler_parts
 from dlc_tune.measuring.cluster_sites import Site, find_site
@@ -97,22 +98,24 @@ class ClusterMeasurer:
         """
         for job in jobs:
             self._site(job.target)
-        starts = [partial(self._run, job) for job in jobs]
+        kernels = Kernels(self._submit)
+        starts = [partial(self._run, kernels, job) for job in jobs]
         yield from self._results([job.target for job in jobs], starts)
 
     def compare(self, candidate: Job, default: Job) -> Comparison:
         """Run both alternately in one process of one worker, and compare their times and their results."""
         self._site(candidate.target)
-        ((_, found),) = self._results([candidate.target], [partial(self._compare, candidate, default)])
+        start = partial(self._compare, Kernels(self._submit), candidate, default)
+        ((_, found),) = self._results([candidate.target], [start])
         return Comparison(found.state, why=found.why) if isinstance(found, Outcome) else found
 
-    def _run(self, job: Job) -> distributed.Future:
-        site, packed = self._site(job.target), self._packed(job)
+    def _run(self, kernels: Kernels, job: Job) -> distributed.Future:
+        site, packed = self._site(job.target), kernels.packed(job)
         built = self._build(job, packed)
         return self._submit(cluster_tasks.run_job, packed, built, resources={RUN: 1, site.place.run: 1})
 
-    def _compare(self, *jobs: Job) -> distributed.Future:
-        site, packed = self._site(jobs[0].target), [self._packed(job) for job in jobs]
+    def _compare(self, kernels: Kernels, *jobs: Job) -> distributed.Future:
+        site, packed = self._site(jobs[0].target), [kernels.packed(job) for job in jobs]
         built = [self._build(job, each) for job, each in zip(jobs, packed)]
         return self._submit(cluster_tasks.compare_jobs, packed, built, resources={RUN: 1, site.place.run: 1})
 
@@ -120,11 +123,6 @@ class ClusterMeasurer:
         site = self._site(job.target)
         resource = site.place.build if job.target in self._pinned else build_resource(compiler_parts())
         return self._submit(cluster_tasks.build_job, packed, job.trace, site.meaning, resources={resource: 1})
-
-    def _packed(self, job: Job) -> distributed.Future:
-        """The kernel of a job as the result of a task, sent to each worker once."""
-        packed = cluster_tasks.pack(job)
-        return self._submit(bytes, packed, key=f"dlc_kernel-{hashlib.sha256(packed).hexdigest()}")
 
     def _submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> distributed.Future:
         try:
@@ -138,12 +136,12 @@ class ClusterMeasurer:
         """The results of tasks in the order in which they end; those that failed are Outcomes."""
         if not self._is_connected():
             raise RuntimeFailure("the scheduler of the cluster vanished", hint="start it, and connect again")
-        futures, absence = Futures(), Absence(self._patience)
+        futures, absence = Futures(self._client), Absence(self._patience)
         try:
             for number, start in enumerate(starts):
                 futures.add(number, start())
             repeated: set[int] = set()
-            while futures.pending:
+            while futures.numbers:
                 for number, found in futures.ended(POLL):
                     again = isinstance(found, Rejected) or found is DISCONNECTED
                     if again and number not in repeated and self._is_connected():
@@ -155,6 +153,10 @@ class ClusterMeasurer:
                         yield number, Outcome(BUILD, why=found.why)
                     else:
                         yield number, found
+                if self._client.status == "closed":
+                    for number in futures.numbers:
+                        futures.drop(number)
+                        yield number, DISCONNECTED
                 for target in absence.found({targets[n] for n in futures.numbers}, self._present):
                     for number in [n for n in futures.numbers if targets[n] == target]:
                         futures.drop(number)
@@ -178,6 +180,26 @@ class ClusterMeasurer:
         if target not in self._sites:
             self._sites[target] = find_site(self._client, target, self._machine, self._wait)
         return self._sites[target]
+
+
+class Kernels:
+    """The kernels of some jobs as results of tasks: packed once, and sent to each worker once. Dask repeats
+    such a task on another worker if its result is lost.
+    """
+
+    def __init__(self, submit: Callable[..., distributed.Future]) -> None:
+        self._submit = submit
+        self._known: dict[object, tuple[PrimFunc, distributed.Future]] = {}
+
+    def packed(self, job: Job) -> distributed.Future:
+        """The job without its trace."""
+        others = (job.settings, job.sizes)
+        key = (id(job.func), job.target, job.inputs_seed, job.threads, *(repr(dict(each)) for each in others))
+        if key not in self._known or self._known[key][1].cancelled():  # the connection broke
+            packed = cluster_tasks.pack(job)
+            name = f"dlc_kernel-{hashlib.sha256(packed).hexdigest()}"
+            self._known[key] = job.func, self._submit(bytes, packed, key=name)
+        return self._known[key][1]
 
 
 class Absence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dlc_core.diag import DlcError
@@ -92,8 +93,13 @@ def pack(job: Job) -> bytes:
 
 def unpack(packed: bytes, trace: str | None) -> Job:
     """The job of `pack`, with a trace."""
-    job: Job = pickle.loads(packed)  # noqa: S301 (Dask unpickles every message of the same sender)
-    return replace(job, trace=trace)
+    return replace(_read(packed), trace=trace)
+
+
+@lru_cache(maxsize=64)
+def _read(packed: bytes) -> Job:
+    found: Job = pickle.loads(packed)  # noqa: S301 (Dask unpickles every message of the same sender)
+    return found
 
 
 def offers(text: str, dask_worker: distributed.Worker) -> Offers | None:
