@@ -186,7 +186,7 @@ def _measurer(measurer: Measurer | None, cluster: str | None, target: Any) -> It
     if cluster is None:
         made: Measurer = LocalMeasurer()
     else:
-        made = import_module("dlc_tune.measuring.cluster").measurer_for(cluster, target)
+        made = import_module("dlc_tune.measuring.cluster").measurer_for(cluster, find_target(target))
     try:
         yield made
     finally:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from dlc_tune.measuring.announced import Meaning, announce, differences
@@ -298,6 +301,60 @@ def test_an_announcement_has_resources():
 
 def test_a_kernel_is_small(task):
     assert len(pack(Job(task.func, C, trace="x" * 10000))) < 5000
+
+
+def test_connections_are_encrypted(task, tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes the certificates, is not installed")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    ]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    files = {
+        f"tls_{name}_{part}": str(path)
+        for name in ("scheduler", "worker", "client")
+        for part, path in (("cert", cert), ("key", key))
+    }
+    security = distributed.Security(tls_ca_file=str(cert), require_encryption=True, **files)
+    bench = WaitingBench("one", announce([C], builders=1), 0.01, 0.01)
+    with distributed.LocalCluster(
+        n_workers=0,
+        processes=False,
+        protocol="tls://",
+        host="127.0.0.1",
+        dashboard_address=None,
+        security=security,
+    ) as cluster:
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        own = security_of(address, cert, cert, key)
+
+        async def make():
+            return await distributed.Worker(address, security=own, **dask_settings(bench))
+
+        worker = cluster.sync(make)
+        with measurer_for(address, C, tls_ca=cert, tls_cert=cert, tls_key=key) as found:
+            check(list(found.measure(jobs_for(task, C, 4))), 4)
+        cluster.sync(worker.close, timeout=1)
+
+
+@pytest.mark.slow
+def test_the_document_runs():
+    """The Python blocks of the document."""
+    text = Path(__file__).parents[3].joinpath("docs", "tuning-cluster.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    subprocess.run([sys.executable, "-c", "\n".join(blocks)], check=True, capture_output=True, timeout=120)
 
 
 def test_wrong_use(tmp_path, monkeypatch):

@@ -233,8 +233,9 @@ def measurer_for(
 ) -> ClusterMeasurer:
     """The measurer of the cluster whose scheduler has this address, such as "tcp://10.0.0.1:8786".
 
-    An address "tls://..." needs the certificate of the authority, and a certificate and key of this process.
-    Other arguments and the errors are those of `ClusterMeasurer`.
+    An address "tls://..." needs the certificate of the authority, and a certificate and key of this process,
+    here or in Dask's configuration (`distributed.comm.tls`). Other arguments and the errors are those of
+    `ClusterMeasurer`.
     """
     security = security_of(address, tls_ca, tls_cert, tls_key)
     return ClusterMeasurer(
@@ -247,22 +248,27 @@ def security_of(
 ) -> distributed.Security | None:
     """The security of connections to an address; None for "tcp://" without certificates.
 
-    Raises UsageError for an address "tls://" without certificates, the reverse, and missing files.
+    Without files, the security of an address "tls://" is that of Dask's configuration. Raises UsageError if
+    that has none, for files with "tcp://", and for missing files.
     """
     files = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
     given = {name: str(path) for name, path in files.items() if path is not None}
     missing = [path for path in given.values() if not Path(path).is_file()]
     if missing:
         raise UsageError(f"there is no file {missing[0]}")
-    if address.startswith("tls://") != bool(given):
-        raise UsageError(
-            f"the address {address} {'needs' if not given else 'uses no'} certificates",
-            hint="give tls_ca, tls_cert and tls_key with an address tls://, and none with tcp://",
-        )
-    if not given:
+    if not address.startswith("tls://"):
+        if given:
+            hint = "write tls:// in place of tcp://"
+            raise UsageError(f"the address {address} uses no certificates", hint=hint)
         return None
     worker = {name.replace("client", "worker"): path for name, path in given.items() if "client" in name}
-    return require_distributed().Security(require_encryption=True, **given, **worker)
+    found = require_distributed().Security(require_encryption=True, **given, **worker)
+    if not (found.tls_ca_file and found.tls_client_cert):
+        raise UsageError(
+            f"the address {address} needs certificates",
+            hint="give tls_ca, tls_cert and tls_key, or set distributed.comm.tls in Dask's configuration",
+        )
+    return found
 
 
 def connect(address: str, security: distributed.Security | None, seconds: float = 10.0) -> distributed.Client:
