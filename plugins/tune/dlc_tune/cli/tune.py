@@ -56,6 +56,9 @@ def tune(
     strategy: Annotated[str, typer.Option("--strategy", help="The search strategy. --list shows all.")] = (
         STRATEGY
     ),
+    graph: Annotated[
+        bool, typer.Option("--graph/--no-graph", help="Search decisions of graph passes too.")
+    ] = True,
     database: Annotated[
         str | None,
         typer.Option("--database", "-d", help="Where records go: a path, or a URL such as postgresql://..."),
@@ -120,6 +123,7 @@ def tune(
             strategy=strategy,
             database=database,
             cluster=cluster,
+            graph=graph,
             batch=batch,
             seed=seed,
             inputs=None if together is None else read_arrays(together),
@@ -164,6 +168,9 @@ def _rows(result: ModelResult) -> list[dict[str, Any]]:
 
 
 def _summary(result: ModelResult) -> Iterator[str]:
+    for found in result.decided:
+        decision, _, layer = found.decision.partition("/")
+        yield f"{decision}: {found.option} instead of {found.preferred} for {layer}"
     for name, why in result.left_out.items():
         yield f"not tuned: {name}: {why}"
     yield f"{result.trials} trials in {result.seconds:.0f} s; {len(result.chosen)} schedules are kept"
@@ -178,6 +185,7 @@ def _summary(result: ModelResult) -> Iterator[str]:
 def _record(result: ModelResult) -> dict[str, Any]:
     return {
         "kernels": _rows(result),
+        "decided": {each.decision: each.option for each in result.decided},
         "ratio": result.ratio,
         "noise": result.noise,
         "trials": result.trials,
