@@ -1,0 +1,98 @@
+"""`dlc tune` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from dlc_tune.cli import tune as command
+from dlc_tune.graph_search import Decided
+from dlc_tune.measuring.comparing import Ratios
+from dlc_tune.measuring.job import OK, Outcome
+from dlc_tune.model import Line, ModelResult, Progress
+from dlc_tune.search import Result
+
+import dlc_core
+from dlc_core.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def dlc(capsys):
+    def run(*words, code=0):
+        capsys.readouterr()
+        assert main(list(words)) == code
+        printed = capsys.readouterr()
+        return printed.out if code == 0 else printed.err
+
+    return run
+
+
+@pytest.fixture
+def called(task, monkeypatch):
+    """The arguments of searches, whose results are made up."""
+    calls = []
+
+    def search(model, **options):
+        calls.append((model, options))
+        line = Line("product", 1.0, 0.9, 8, "searched")
+        options["progress"](Progress((line,) * 20, 1.0, 9.0, "searching product"))
+        ratios = Ratios((0.8,), (1.0,), 0.8, 0.8, 0.8)
+        decided = Decided("winograd.tile/(1, 8)", "direct", "tiles 4x4", ratios, dlc_core.Target("llvm"))
+        kept = Result(task, Outcome(OK, (1.0,)), None, None, 8, 1, "no candidate came near the default")
+        return ModelResult(
+            (kept,), (decided,), 0.95, 0.01, left_out={"pool": "its sizes are symbolic"}, seconds=9
+        )
+
+    monkeypatch.setattr(command, "search", search)
+    return calls
+
+
+def test_spaces_and_strategies_are_listed(dlc):
+    found = {(each["kind"], each["name"]) for each in json.loads(dlc("tune", "--list", "--json"))}
+    assert {("space", "decisions"), ("space", "sketches"), ("strategy", "evolutionary")} <= found
+    assert "learned cost model" in dlc("tune", "--list")
+
+
+def test_options_reach_the_search(dlc, called):
+    words = "-s 5 --trials 9 --space sketches --space decisions --strategy grid -d r.db --no-graph --batch 3"
+    out = dlc(
+        "tune", "model.onnx", *words.split(), "-t", "llvm -num-threads=1", "--shape", "n=4", "--progress"
+    )
+    ((model, options),) = called
+    assert str(model) == "model.onnx"
+    assert options["space"] == ("sketches", "decisions")
+    assert (options["seconds"], options["trials"], options["batch"]) == (5, 9, 3)
+    assert (options["strategy"], options["database"], options["graph"]) == ("grid", "r.db", False)
+    assert options["targets"] == ["llvm -num-threads=1"]
+    assert options["shapes"] == options["sizes"] == {"n": 4}
+    assert "no candidate came near the default" in out
+    assert "winograd.tile: direct instead of tiles 4x4 for (1, 8)" in out
+    assert "not tuned: pool: its sizes are symbolic" in out
+    assert "0.950 ± 0.010 of its time before" in out
+
+
+def test_results_as_json(dlc, called):
+    found = json.loads(dlc("tune", "model.onnx", "--json"))
+    assert found["ratio"] == 0.95
+    assert found["decided"] == {"winograd.tile/(1, 8)": "direct"}
+    assert found["kernels"][0]["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "no model is given"),
+        (("model.onnx", "--space", "sketchs"), "sketches"),
+        (("model.onnx", "--strategy", "gird"), "grid"),
+        (("nowhere.onnx",), "nowhere.onnx"),
+    ],
+)
+def test_mistakes_are_named(dlc, words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in dlc("tune", *words, code=1)
