@@ -383,3 +383,16 @@ def test_webassembly_is_compared_with_native_code(
     assert cells[0] == "shufflenet"
     assert len(cells) == head.count("|") - 1
     assert all(float(cell) > 0 for cell in cells[1:])
+
+
+def test_sketches_are_compared_with_rules(tmp_path: Path) -> None:
+    pytest.importorskip("dlc_tune", reason="the tuner is not installed")
+    out = tmp_path / "sketches.json"
+    arguments = ("--tiny", "--threads", "1", "--trials", "3", "--json", str(out))
+    text = run(*arguments, cache=tmp_path / "cache", module="benchmarks.sketches")
+    assert "sketches / rule: geometric mean" in text
+    for row in json.loads(out.read_text())["programs"]:
+        assert row["trials"] == 3
+        assert min(row["rule"], row["model"], row["default"], row["sketches"]) > 0
+        assert row["ratio"] == pytest.approx(row["sketches"] / row["rule"])
+        assert row["point"]
