@@ -3,7 +3,8 @@
 The programs are naive tensor expressions: a GEMM of 512³ and the convolutions of ResNet-18 in NCHW. The rules
 schedule a program as they find it (`rule`), and the same operator in the form that it has in models: in NHWC,
 and with constant weights, which they pack (`model`). The space of sketches knows no rule; few of its
-candidates are tried. All times of a row are measured alternately in one process, and the shortest of several repeats counts.
+candidates are tried. All times of a row are measured alternately in one process, and the shortest of several
+repeats counts.
 """
 
 from __future__ import annotations

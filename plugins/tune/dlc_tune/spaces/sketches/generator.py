@@ -12,11 +12,14 @@ from dlc_tune.spaces.sketches.inline import inline_pointwise
 from dlc_tune.spaces.sketches.loops import PlainLoops
 from dlc_tune.spaces.sketches.partial import Partial
 from dlc_tune.spaces.sketches.sketch import Sketch, SketchRule
+from dlc_tune.spaces.sketches.threads import ThreadLoops, ThreadTile
 from dlc_tune.spaces.sketches.tile import Tile
 from dlc_tune.task import Task
 
 RULES: tuple[SketchRule, ...] = (Tile(), Partial(), Elementwise(), PlainLoops())
 """The rules for CPUs; the first that matches a block is the default."""
+THREAD_RULES: tuple[SketchRule, ...] = (ThreadTile(), ThreadLoops())
+"""The rules for machines with thread axes."""
 
 
 class Sketches:
@@ -27,8 +30,12 @@ class Sketches:
         "Loop structures derived from the access pattern of each block, with tile sizes and more to choose."
     )
 
-    def __init__(self, rules: Sequence[SketchRule] = RULES) -> None:
+    def __init__(
+        self, rules: Sequence[SketchRule] = RULES, thread_rules: Sequence[SketchRule] = THREAD_RULES
+    ) -> None:
+        """`rules` are tried in order; a package may add its own before the usual ones."""
         self.rules = tuple(rules)
+        self.thread_rules = tuple(thread_rules)
 
     def fits(self, task: Task) -> str:
         return "" if block_list(task.func.body) else "the kernel has no blocks"
@@ -56,7 +63,8 @@ class Sketches:
 
     def _rule(self, sketch: Sketch, block: BlockRV) -> SketchRule:
         """Ask which of the matching rules schedules a block."""
-        matching = {rule.name: rule for rule in self.rules if rule.matches(sketch, block)}
+        rules = self.thread_rules if sketch.description.thread_axes else self.rules
+        matching = {rule.name: rule for rule in rules if rule.matches(sketch, block)}
         if len(matching) > 1:
             matching.pop(PlainLoops.name, None)
         return matching[sketch.ask(block, "rule", list(matching))]
