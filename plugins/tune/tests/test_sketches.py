@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 from dlc_tune.choices import defaults, replay
 from dlc_tune.space import Candidate, candidate
@@ -24,7 +25,13 @@ from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import For, PrimFunc
 
 X86 = "llvm -mtriple=x86_64-linux-gnu -num-threads=4"
-MACHINES = (f"{X86} -mcpu=haswell", "c -mcpu=cortex-a72", "c -mcpu=cortex-m4", f"{X86} -mcpu=znver4")
+MACHINES = (
+    f"{X86} -mcpu=haswell",
+    "c -mcpu=cortex-a72",
+    "c -mcpu=cortex-m4",
+    f"{X86} -mcpu=znver4",
+    "opencl",
+)
 """Targets whose descriptions do not depend on this machine."""
 Kernel = tuple[PrimFunc, dict[Var, int]]
 
@@ -144,6 +151,33 @@ def rows(rng: random.Random) -> Kernel:
     return te.create_prim_func([x], [out]), sizes
 
 
+def narrow(rng: random.Random) -> Kernel:
+    """Products of bytes, in a GEMM or in a convolution in NCHW, whose steps are not contiguous."""
+    left, right = rng.choice((("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")))
+    k, n, m = rng.choice((4, 8, 16)), rng.choice((16, 32, 48)), rng.randint(1, 9)
+    sizes: dict[Var, int] = {}
+    c, y = te.reduce_axis(k, "c"), te.reduce_axis(3, "y")
+    if rng.random() < 0.5:
+        x, w = te.placeholder((k, m + 2), left, name="X"), te.placeholder((n, k, 3), right, name="W")
+
+        def window(o, i):
+            return te.sum(x[c, i + y.var].astype("int32") * w[o, c, y].astype("int32"), axis=(c, y))
+
+        out = te.compute((n, m), window, "conv")
+    else:
+        rows: int | Var = m
+        if rng.random() < 0.3:
+            sizes[var := Var("m")] = m
+            rows = var
+        x, w = te.placeholder((rows, k), left, name="X"), te.placeholder((k, n), right, name="W")
+        out = te.compute(
+            (rows, n), lambda i, o: te.sum(x[i, c].astype("int32") * w[c, o].astype("int32"), axis=c), "x"
+        )
+    if rng.random() < 0.5:
+        out = te.compute(out.shape, lambda *i, made=out: te.maximum(made[i], 0).astype("float32"), "relu")
+    return with_constants(te.create_prim_func([x, w], [out]), 1), sizes
+
+
 def columns(rng: random.Random) -> Kernel:
     m, n = rng.randint(1, 9), rng.choice((5, 16, 40))
     x, r = te.placeholder((m, n), name="X"), te.reduce_axis(m, "r")
@@ -169,7 +203,7 @@ KERNELS: Sequence[Callable[[random.Random], Kernel]] = (
     rows,
     conv,
     pool,
-    gemm,
+    narrow,
     columns,
     batched,
     program,
@@ -186,9 +220,9 @@ def check(seed: int) -> list[bool]:
 
 
 def test_points_of_random_kernels_keep_results() -> None:
-    legal = [check(seed) for seed in range(27)]
+    legal = [check(seed) for seed in range(20)]
     assert all(first for first, _ in legal)
-    assert sum(second for _, second in legal) >= 24
+    assert sum(second for _, second in legal) >= 18
 
 
 @pytest.mark.slow
@@ -255,6 +289,37 @@ def test_constants_are_packed_into_panels_of_the_tile() -> None:
     assert isinstance(made, Candidate)
     (layout,) = made.func.attrs["repack"].values()
     assert len(layout.outputs) == 5
+
+
+def test_narrow_products_use_the_intrinsics_of_the_target() -> None:
+    x, w = te.placeholder((8, 16), "uint8", name="X"), te.placeholder((16, 32), "int8", name="W")
+    c = te.reduce_axis(16, "c")
+    out = te.compute(
+        (8, 32), lambda i, o: te.sum(x[i, c].astype("int32") * w[c, o].astype("int32"), axis=c), "x"
+    )
+    func = with_constants(te.create_prim_func([x, w], [out]), 1)
+    made = check_point(SPACE, task_for(func, 3), defaults)
+    assert isinstance(made, Candidate)
+    assert made.point["x.rule"] == "dots"
+    assert "tensorize" in made.trace.as_python()
+    other = check_point(SPACE, task_for(func, 3), replay({"x.rule": "tile"}))
+    assert isinstance(other, Candidate)
+    assert "tensorize" not in other.trace.as_python()
+
+
+def test_points_run_on_an_opencl_device() -> None:
+    platforms = pytest.importorskip("dlc_backend_opencl.platforms", reason="the OpenCL backend is missing")
+    if platforms.problem():
+        pytest.skip(platforms.problem())
+    exe = dlc.build(product(32, 48, 16), "opencl")
+    arrays = [np.ones((32, 16), np.float32), np.full((16, 48), 0.5, np.float32)]
+    task = Task(product(32, 48, 16), dlc.Target("opencl"))
+    made = candidate(SPACE, task, defaults)
+    assert isinstance(made, Candidate)
+    with dlc.PassContext(tuner=lambda func, target: made.trace):
+        tuned = dlc.build(product(32, 48, 16), "opencl")
+    assert tuned.explain().kernels[0].rule == "tuned"
+    np.testing.assert_array_equal(tuned(*arrays), exe(*arrays))
 
 
 def test_sketches_are_a_declared_space() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dlc_core.schedule import BlockRV, Schedule
 from dlc_core.tir.functor import block_list
 from dlc_tune.choices import Choices
+from dlc_tune.spaces.sketches.dots import Dots
 from dlc_tune.spaces.sketches.elementwise import Elementwise
 from dlc_tune.spaces.sketches.inline import inline_pointwise
 from dlc_tune.spaces.sketches.loops import PlainLoops
@@ -16,7 +17,7 @@ from dlc_tune.spaces.sketches.threads import ThreadLoops, ThreadTile
 from dlc_tune.spaces.sketches.tile import Tile
 from dlc_tune.task import Task
 
-RULES: tuple[SketchRule, ...] = (Tile(), Partial(), Elementwise(), PlainLoops())
+RULES: tuple[SketchRule, ...] = (Dots(), Tile(), Partial(), Elementwise(), PlainLoops())
 """The rules for CPUs; the first that matches a block is the default."""
 THREAD_RULES: tuple[SketchRule, ...] = (ThreadTile(), ThreadLoops())
 """The rules for machines with thread axes."""
@@ -50,6 +51,8 @@ class Sketches:
             made = set(schedule.get_blocks()) - before - sketch.copies
             sketch.finished.update((block, *made))
         schedule.compact_buffers()
+        for change in sketch.at_the_end:
+            change()
 
     def _next(self, sketch: Sketch, block: BlockRV) -> BlockRV:
         """The block to schedule next: a reduction before the epilogue that it may contain."""

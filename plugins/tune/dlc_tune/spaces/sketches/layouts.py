@@ -49,10 +49,16 @@ def _dim_of(operand: Operand, vector: IterVar) -> int | None:
 
 
 def pack(
-    sketch: Sketch, block: BlockRV, operand: Operand, vector: IterVar, width: int, steps: Sequence[IterVar]
+    sketch: Sketch,
+    block: BlockRV,
+    operand: Operand,
+    vector: IterVar,
+    width: int,
+    steps: Sequence[IterVar],
+    group: int = 1,
 ) -> None:
     """Pack a constant into panels of `width` elements along the axis of vectors; `steps` are the reduction
-    axes in the order of the loops.
+    axes in the order of the loops. For each lane, `group` steps of the last of them are contiguous.
     """
     order = list(operand.load.indices)
     column = order.index(vector.var)
@@ -60,12 +66,11 @@ def pack(
     lead = [i for i in range(len(order)) if i != column and i not in inner]
 
     def packed(*indices: Expr) -> tuple[ExprLike, ...]:
-        return (
-            *(indices[i] for i in lead),
-            indices[column] // width,
-            *(indices[i] for i in inner),
-            indices[column] % width,
-        )
+        within, made = indices[column] % width, [indices[i] for i in inner]
+        if group > 1:
+            within = within * group + made[-1] % group
+            made[-1] = made[-1] // group
+        return (*(indices[i] for i in lead), indices[column] // width, *made, within)
 
     name = operand.load.buffer.name
     sketch.s.transform_layout(block, name, IndexMap.of(packed, len(order)), pad_value=0)

@@ -27,6 +27,8 @@ class Sketch:
         """Blocks whose loops are scheduled."""
         self.copies: set[BlockRV] = set()
         """Blocks that rules made as stages of their own, which other rules schedule."""
+        self.at_the_end: list[Callable[[], object]] = []
+        """Changes after buffers have their final sizes, such as `tensorize`."""
 
     @property
     def description(self) -> Description:

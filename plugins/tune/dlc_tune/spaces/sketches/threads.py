@@ -16,8 +16,9 @@ from dlc_core.schedule import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import extent_of
 from dlc_core.tir.stmt import For, IterVar
 from dlc_tune.spaces.sketches.access import Access, short_name
+from dlc_tune.spaces.sketches.results import results_of
 from dlc_tune.spaces.sketches.sketch import Sketch
-from dlc_tune.spaces.sketches.tile import Tile, results_of
+from dlc_tune.spaces.sketches.tile import Tile
 
 MAX_TILE = 32
 """The most accumulators of a thread."""

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_core.diag import ScheduleError
-from dlc_core.ir.expr import Expr, Var, const_value
 from dlc_core.schedule import BlockRV, Copy, LoopRV
 from dlc_core.schedule.index_map import IndexMap
-from dlc_core.schedule.rules.analysis import is_pointwise, loads_of
 from dlc_core.schedule.rules.cpu.vector import vectorize_columns
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import IterVar
 from dlc_tune.spaces.sketches.access import Access
 from dlc_tune.spaces.sketches.layouts import IN_PLACE, PACKED, innermost, pack
 from dlc_tune.spaces.sketches.outer import parallelize
+from dlc_tune.spaces.sketches.results import loops_by_axis, results_of
 from dlc_tune.spaces.sketches.sketch import Sketch
 from dlc_tune.spaces.sketches.tile_plan import TilePlan, choose_order, choose_plan, choose_unroll
 
@@ -61,20 +59,50 @@ class Tile:
     def apply(self, sketch: Sketch, block: BlockRV) -> None:
         access = sketch.access(block)
         assert access is not None
-        plan = choose_plan(sketch, block, access)
+        plan = self.plan(sketch, block, access)
         for operand in {o.name: o for o in access.operands}.values():
             layout = plan.layouts.get(operand.name, IN_PLACE)
             if layout == PACKED:
-                pack(sketch, block, operand, plan.vector, plan.width, plan.steps)
+                group = 1 if plan.unit is None else plan.unit.group
+                pack(sketch, block, operand, plan.vector, plan.width, plan.steps, group)
             elif layout != IN_PLACE:
-                innermost(sketch, block, operand, plan.vector, layout)
+                # A unit reads groups of steps of the operand that is the same for all lanes.
+                axis = plan.vector if operand.uses(plan.vector) else plan.steps[-1]
+                innermost(sketch, block, operand, axis, layout)
         out, loops = results_of(sketch, block, access)
         _vectors_innermost(sketch, block, access, plan.vector)
         order = choose_order(sketch, block, access, plan, [a for a in loops if a in set(access.spatial)])
         nest, exact = _split(sketch, block, out, loops, order, plan)
-        unroll = choose_unroll(sketch, block, plan)
+        unroll = 1 if plan.unit is not None else choose_unroll(sketch, block, plan)
         for part in _peeled(sketch, nest, order, plan, exact, access):
-            _schedule_part(sketch, part, access.block.axes, plan, unroll)
+            self.schedule_part(sketch, part, access.block.axes, plan, unroll)
+
+    def plan(self, sketch: Sketch, block: BlockRV, access: Access) -> TilePlan:
+        """The choices of the tile."""
+        return choose_plan(sketch, block, access)
+
+    def schedule_part(
+        self, sketch: Sketch, nest: Nest, axes: Sequence[IterVar], plan: TilePlan, unroll: int
+    ) -> None:
+        """Schedule the reduction and the epilogue of the tiles of one part of the domain."""
+        s = sketch.s
+        loops = sketch.tile_loops(nest.block)
+        own = {axis.var: loop for axis, loop in zip(axes, loops, strict=True)}
+        steps = [own[a.var] for a in plan.steps]
+        spatial = [own[a.var] for a in axes if a.kind != "reduce" and a is not plan.vector]
+        vector = own[plan.vector.var]
+        symbolic = [loop for loop in (*spatial, vector) if sketch.extent(loop) is None]
+        rows = [loop for loop in spatial if loop not in symbolic]
+        s.reorder(*symbolic, *steps, *rows, *([vector] if vector not in symbolic else []))
+        if unroll > 1:
+            steps[-1:] = s.split(steps[-1], [None, unroll], tail="exact")
+            s.unroll(steps[-1])
+        init = s.decompose_reduction(nest.block, steps[0])
+        registers = [*rows, *([vector] if vector not in symbolic else [])]
+        first = s.get_loops(init)[-len(registers) :] if registers else []
+        results = [loop for a, loop in nest.inner.items() if a is not plan.vector]
+        for loops in (registers, first, [*results, nest.inner[plan.vector]]):
+            in_registers(sketch, loops, plan.lanes)
 
     def may_contain(self, sketch: Sketch, block: BlockRV, reader: BlockRV) -> bool:
         """Whether a reader of a reduction may be its epilogue."""
@@ -84,52 +112,8 @@ class Tile:
         return (
             reader not in sketch.finished
             and access is not None
-            and _loops_by_axis(sketch, reader, access) is not None
+            and loops_by_axis(sketch, reader, access) is not None
         )
-
-
-def results_of(sketch: Sketch, block: BlockRV, access: Access) -> tuple[BlockRV, dict[IterVar, LoopRV]]:
-    """The block that stores the results of a reduction, and its loops by the axes of the reduction.
-
-    It is the only reader, if this is pointwise and has the same axes, else a copy from registers.
-    """
-    s = sketch.s
-    readers = s.get_consumers(block)
-    is_result = block in s.get_output_blocks()
-    if len(readers) == 1 and readers[0] not in sketch.finished and not is_result:
-        found = _loops_by_axis(sketch, readers[0], access)
-        if found is not None and sketch.ask(block, "epilogue", ["fused", "separate"]) == "fused":
-            s.set_scope(block, 0, "local")
-            sketch.finished.add(readers[0])
-            return readers[0], found
-    out = s.cache_write(block, 0, "local")
-    loops = _loops_by_axis(sketch, out, access)
-    if loops is None:
-        raise ScheduleError(f"the results of {block.name!r} are no box of its spatial axes")
-    return out, loops
-
-
-def _loops_by_axis(sketch: Sketch, out: BlockRV, access: Access) -> dict[IterVar, LoopRV] | None:
-    """The loops of a reader by the axes of the reduction; None if it has others."""
-    s = sketch.s
-    block = s.get(out)
-    loops = sketch.own_loops(out)
-    if not is_pointwise(block) or loops is None or len(s.get_loops(out)) != len(loops):
-        return None
-    name = access.result.name
-    reads = [load.indices for load in loads_of(block) if load.buffer.name.removesuffix("_local") == name]
-    if not reads or any(r != reads[0] for r in reads):
-        return None
-    by_var: dict[Expr, LoopRV] = {a.var: loop for a, loop in zip(block.axes, loops, strict=True)}
-    found: dict[IterVar, LoopRV] = {}
-    for axis in access.spatial:
-        dim = access.dim_of(axis)
-        index = None if dim is None else reads[0][dim]
-        if isinstance(index, Var) and index in by_var:
-            found[axis] = by_var[index]
-        elif index is None or const_value(index) is None:
-            return None
-    return found if len({*found.values()}) == len(found) == len(loops) else None
 
 
 def _vectors_innermost(sketch: Sketch, block: BlockRV, access: Access, vector: IterVar) -> None:
@@ -200,28 +184,6 @@ def _peeled(
     return parts
 
 
-def _schedule_part(sketch: Sketch, nest: Nest, axes: Sequence[IterVar], plan: TilePlan, unroll: int) -> None:
-    """Schedule the reduction and the epilogue of the tiles of one part of the domain."""
-    s = sketch.s
-    loops = sketch.tile_loops(nest.block)
-    own = {axis.var: loop for axis, loop in zip(axes, loops, strict=True)}
-    steps = [own[a.var] for a in plan.steps]
-    spatial = [own[a.var] for a in axes if a.kind != "reduce" and a is not plan.vector]
-    vector = own[plan.vector.var]
-    symbolic = [loop for loop in (*spatial, vector) if sketch.extent(loop) is None]
-    rows = [loop for loop in spatial if loop not in symbolic]
-    s.reorder(*symbolic, *steps, *rows, *([vector] if vector not in symbolic else []))
-    if unroll > 1:
-        steps[-1:] = s.split(steps[-1], [None, unroll], tail="exact")
-        s.unroll(steps[-1])
-    init = s.decompose_reduction(nest.block, steps[0])
-    registers = [*rows, *([vector] if vector not in symbolic else [])]
-    first = s.get_loops(init)[-len(registers) :] if registers else []
-    results = [loop for a, loop in nest.inner.items() if a is not plan.vector]
-    for loops in (registers, first, [*results, nest.inner[plan.vector]]):
-        in_registers(sketch, loops, plan.lanes)
-
-
 def in_registers(sketch: Sketch, loops: list[LoopRV], lanes: int) -> None:
     """Unroll all loops but the last, which becomes vectors; symbolic loops stay as they are."""
     known = [loop for loop in loops if sketch.extent(loop) is not None]
@@ -233,4 +195,4 @@ def in_registers(sketch: Sketch, loops: list[LoopRV], lanes: int) -> None:
         sketch.s.unroll(known[-1])
 
 
-__all__ = ["Tile", "in_registers", "results_of"]
+__all__ = ["Nest", "Tile", "in_registers"]

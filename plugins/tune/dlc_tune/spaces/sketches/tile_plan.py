@@ -23,6 +23,15 @@ MAX_STEPS = 16
 
 
 @record(frozen=True)
+class Unit:
+    """A dot-product intrinsic: each of `lanes` sums adds `group` products of two operands."""
+
+    name: str
+    lanes: int
+    group: int
+
+
+@record(frozen=True)
 class TilePlan:
     """The choices of a tiled reduction, without those of its loops' order."""
 
@@ -34,6 +43,8 @@ class TilePlan:
     """The layout of each operand by its buffer."""
     steps: tuple[IterVar, ...]
     """The reduction axes, outer to inner."""
+    unit: Unit | None = None
+    """The tensor intrinsic that computes groups of steps of a vector."""
 
     @property
     def width(self) -> int:
@@ -55,7 +66,7 @@ def choose_plan(sketch: Sketch, block: BlockRV, access: Access) -> TilePlan:
         o for o in access.operands if o.uses(vector) and (layouts[o.name] != IN_PLACE or o.step(vector) == 1)
     )
     registers = Registers(access, sketch.description, vector, lanes, contiguous)
-    tile = _choose_tile(sketch, block, registers)
+    tile = choose_tile(sketch, block, registers)
     width = min(tile[vector] * lanes, extent_of(vector) or 1)
     return TilePlan(vector, lanes, {**tile, vector: width}, layouts, _choose_steps(sketch, block, access))
 
@@ -80,7 +91,7 @@ def _axes_of_vectors(sketch: Sketch, access: Access, lanes: int) -> list[IterVar
     return found if len(several) == len(found) else found[:1]
 
 
-def _choose_tile(sketch: Sketch, block: BlockRV, registers: Registers) -> dict[IterVar, int]:
+def choose_tile(sketch: Sketch, block: BlockRV, registers: Registers) -> dict[IterVar, int]:
     """Ask for the iterations of each axis; options that exceed the registers are not proposed."""
     vector, access = registers.vector, registers.access
     others = [a for a in access.tileable if a is not vector]
@@ -149,4 +160,4 @@ def choose_unroll(sketch: Sketch, block: BlockRV, plan: TilePlan) -> int:
     return sketch.ask(block, "unroll", [n for n in range(1, most + 1) if extent % n == 0])
 
 
-__all__ = ["TilePlan", "choose_order", "choose_plan", "choose_unroll"]
+__all__ = ["TilePlan", "Unit", "choose_order", "choose_plan", "choose_tile", "choose_unroll"]
