@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Binary, Cast, Expr, Load
 from dlc_core.schedule import BlockRV, TensorIntrin
 from dlc_core.schedule.rules.analysis import extent_of, update_of
@@ -95,7 +96,7 @@ def _matches(sketch: Sketch, access: Access) -> list[Match]:
     for unit, intrin in _units(sketch):
         for lhs, rhs in (operands, operands[::-1]) if len(operands) == 2 else ():
             dtypes = [o.load.dtype for o in (lhs, rhs, access.result)]
-            if dtypes == [buffer.dtype for buffer in intrin.desc.buffers]:
+            if dtypes == [buffer.dtype for buffer in intrin.desc.buffers] and _has_unit(sketch, unit, dtypes):
                 found += _axes(sketch, access, unit, lhs, rhs)
     most = max((m.unit.lanes for m in found), default=0)
     return [m for m in found if m.unit.lanes == most]
@@ -138,6 +139,12 @@ def _units(sketch: Sketch) -> list[tuple[Unit, TensorIntrin]]:
         lanes, group = extent_of(access.spatial[0]) or 0, extent_of(access.reduced[0]) or 0
         found.append((Unit(name, lanes, group), intrin))
     return found
+
+
+def _has_unit(sketch: Sketch, unit: Unit, dtypes: Sequence[DType]) -> bool:
+    """Whether the machine has an instruction for it: plugins declare intrinsics for all targets."""
+    dot = sketch.description.dot(*(dtype.name for dtype in dtypes))
+    return dot is not None and dot.group == unit.group and unit.lanes <= dot.lanes
 
 
 def _is_dot(block: Block, access: Access) -> bool:
