@@ -18,6 +18,7 @@ ordinary trace of schedule primitives: these check that it is legal, it prints, 
 
 from __future__ import annotations
 
+import warnings
 from typing import Protocol
 
 from dlc_core.diag import DlcError
@@ -82,6 +83,10 @@ def candidate(space: Space, task: Task, answer: Answer) -> Candidate | Invalid:
         task.check(schedule.func)
     except DlcError as error:
         why = f"{error.what}{f': {error.why}' if error.why else ''}"
+        return Invalid(space.name, choose.point, tuple(choose.questions), why)
+    except Exception as error:  # noqa: BLE001 (a defect of a space costs a point, not the search)
+        why = f"the space {space.name!r} failed: {type(error).__name__}: {error}"
+        warnings.warn(f"{why}, at the point {choose.point}", RuntimeWarning, stacklevel=2)
         return Invalid(space.name, choose.point, tuple(choose.questions), why)
     trace = schedule.trace.tidied()
     return Candidate(space.name, choose.point, tuple(choose.questions), trace, schedule.func)

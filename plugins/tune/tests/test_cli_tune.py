@@ -24,11 +24,11 @@ def plain(monkeypatch):
 
 @pytest.fixture
 def dlc(capsys):
-    def run(*words, code=0):
+    def run(*words, fails=False):
         capsys.readouterr()
-        assert main(list(words)) == code
+        assert bool(main(list(words))) == fails
         printed = capsys.readouterr()
-        return printed.out if code == 0 else printed.err
+        return printed.err if fails else printed.out
 
     return run
 
@@ -95,4 +95,4 @@ def test_results_as_json(dlc, called):
 )
 def test_mistakes_are_named(dlc, words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert message in dlc("tune", *words, code=1)
+    assert message in dlc("tune", *words, fails=True)

@@ -206,3 +206,14 @@ def test_points_that_were_made_before_are_not_made_again(task):
     for given, each in zip(answers, first, strict=True):
         rest = iter(given)
         assert each.point == candidate(Tiles(), task, lambda question, rest=rest: next(rest)).point
+
+
+def test_a_defect_of_a_space_costs_one_point(task):
+    class Broken(Tiles):
+        def generate(self, schedule, choose, task):
+            assert choose("x", [1, 2]) == 2, "never one"
+
+    with pytest.warns(RuntimeWarning, match="the space 'tiles' failed: AssertionError: never one"):
+        found = candidate(Broken(), task, defaults)
+    assert isinstance(found, Invalid)
+    assert isinstance(candidate(Broken(), task, replay({"x": "2"})), Candidate)
