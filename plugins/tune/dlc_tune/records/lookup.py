@@ -17,8 +17,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dlc_core.diag import DlcError
-from dlc_core.schedule import Trace
+from dlc_core.decisions import is_forcing
+from dlc_core.diag import DlcError, ScheduleError
+from dlc_core.plugin.registry import registry
+from dlc_core.schedule import Schedule, Trace
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 from dlc_core.target import Target
@@ -44,12 +46,11 @@ MOST = 3
 
 @record(frozen=True)
 class Answer:
-    """A schedule from records; `trace` is None if there is none.
-
-    `origin` is one line for users; `refused` has the reasons why better ones were not taken.
+    """A schedule from records. `origin` is one line for users, `refused` has the reasons why better ones were
+    not taken.
     """
 
-    trace: Trace | None
+    trace: Trace
     origin: str
     refused: tuple[str, ...] = ()
 
@@ -65,30 +66,33 @@ class Table:
 
 
 def find(kernel: PrimFunc, target: Target) -> Answer | None:
-    """The schedule of a kernel from records; None if there is none."""
+    """The schedule of a kernel from records; None if there is none, or if the user forces decisions."""
+    if is_forcing():
+        return None
     table = _table(state(), str(target.for_code()))
     if not table.by_kernel:
         return None
     own = table.by_kernel.get(kernel_key(kernel), ())
-    task = Task(kernel, target, kernel.name)
     refused: list[str] = []
-    for one in [one for one in own if not difference(one.record, target)][:MOST]:
-        trace = CheckedTrace(one.record.trace, target)
+    exact = [one for one in own if not difference(one.record, target)][:MOST]
+    for number, one in enumerate(exact, 1):
+        trace = CheckedTrace(one.record.trace, target, one.source)
         try:
-            trace.replay(task.schedule())
-        except DlcError as error:
-            why = f": {error.why}" if error.why else ""
-            refused.append(f"{one.source}: {error.what}{why}")
+            if number < len(exact):  # the compile tries the last one itself
+                trace.replay(Schedule(kernel, intrins=dict(registry().tensor_intrins.items())))
+        except ScheduleError as error:
+            refused.append(error.what)
             continue
         return Answer(trace, one.origin, tuple(refused))
     if RECORDS.get() == NEAREST:
+        task = Task(kernel, target, kernel.name)
         elsewhere = [one for one in own if difference(one.record, target)]
         name, extents = family_of(kernel) if table.by_family else ("", ())
         family = table.by_family.get(name, ())
         near = nearest.nearest(task, extents, elsewhere, family) if elsewhere or family else None
         if near is not None:
             return Answer(*near, tuple(refused))
-    return Answer(None, "", tuple(refused)) if refused else None
+    return None
 
 
 def decide(decision: str, options: Sequence[str], target: Target) -> str | None:
