@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from dlc_core.passes.lower.graph_work import graph_record, host_records
 from dlc_core.passes.lower.host import is_host
 from dlc_core.passes.lower.weights import Constant, write_constant
 from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
-from dlc_core.plugin.registry import codegen_of
+from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.plugin.used import provider_text
 from dlc_core.runtime.artefact.compiled import ENTRIES, HOST_WORK, MEMORY, WORK
 from dlc_core.runtime.executable import Executable
@@ -122,7 +123,31 @@ class Job:
         return found
 
     def executable(self, module: IRModule, reload: Callable[[], IRModule]) -> Executable:
-        """Compile a module; `again` reloads it when a readable source is requested later."""
+        """Compile a module; `reload` makes it again when a readable source is requested later.
+
+        If that fails with schedules of a plugin, the rules schedule all kernels, with a RuntimeWarning: a
+        schedule may be legal and still exceed what a pass or a code generator can do.
+        """
+        known = registry()
+        answered = known.answered
+        try:
+            return self._executable(module, reload)
+        except DlcError as error:
+            if self.context.tuner != known.schedule or known.answered == answered:
+                raise
+            problem = error
+        self.context = self.context.with_(tuner=None)
+        self.keeps_kernels = False  # their key says that plugins schedule them
+        self.scoped_choices.clear()
+        self.failed.clear()
+        made = self._executable(module, reload)
+        what = (
+            f"the compile failed with the schedules of a plugin, and uses those of the rules: {problem.what}"
+        )
+        warnings.warn(what, RuntimeWarning, stacklevel=2)
+        return made
+
+    def _executable(self, module: IRModule, reload: Callable[[], IRModule]) -> Executable:
         if self.context.placement is not None:
             check_placement(self.context.placement, module)
         with scope(module.entry) as choices:

@@ -227,7 +227,7 @@ class _CategoryOf:
 class Registry:
     """The declarations of the core and of a set of plugins."""
 
-    __slots__ = ("_categories", "_collecting", "_manager", "loaded", "lock", "sources")
+    __slots__ = ("_categories", "_collecting", "_manager", "answered", "loaded", "lock", "sources")
 
     ops = _CategoryOf()
     rules = _CategoryOf()
@@ -261,6 +261,8 @@ class Registry:
     ) -> None:
         self._manager = manager
         self.loaded = tuple(loaded)
+        self.answered = 0
+        """The number of schedules that tuners have returned."""
         self.sources = sources  # the entry points; None if the registry was not made of entry points
         self._categories: dict[str, Category] = {}
         self._collecting: set[str] = set()
@@ -367,6 +369,7 @@ class Registry:
                     warnings.warn(message, RuntimeWarning, stacklevel=2)
                     continue
                 if answer is not None:
+                    self.answered += 1
                     return answer
         return None
 

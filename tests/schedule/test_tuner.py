@@ -143,3 +143,30 @@ def test_a_forced_decision_is_not_asked_for():
     form, _ = forms(refuse, decisions="winograd.tile=direct")
     assert form.alternative == "direct"
     assert not form.is_tuned
+
+
+def vectors(func):
+    """A schedule that C99 has no code for."""
+    schedule = Schedule(func)
+    (loop,) = schedule.get_loops(schedule.get_block("y"))
+    schedule.vectorize(schedule.split(loop, [None, 4])[1])
+    return schedule.trace
+
+
+def test_rules_apply_if_code_generation_fails_with_the_schedules_of_a_plugin():
+    backend = pytest.importorskip("dlc_backend_c.plugin", reason="the package dlc-backend-c is missing")
+
+    class Tuner:
+        DLC_API = "0.1"
+
+        @hookimpl
+        def dlc_schedule(self, kernel, target):
+            return vectors(kernel)
+
+    with fresh_registry({"tuner": Tuner(), "c": backend}):
+        with pytest.warns(RuntimeWarning, match="uses those of the rules: .* has no vectors"):
+            exe = dlc.build(double(), "c")
+        assert exe.explain().kernels[0].rule == "cpu.map"
+    own = PassContext(tuner=lambda kernel, target: vectors(kernel))
+    with fresh_registry({"c": backend}), own, pytest.raises(dlc.DlcError, match="has no vectors"):
+        dlc.build(double(), "c")

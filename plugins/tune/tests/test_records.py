@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import threading
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from dlc_tune import plugin
 from dlc_tune.choices import replay
 from dlc_tune.records.database import Database
+from dlc_tune.records.errors import RecordsWarning
 from dlc_tune.records.family import family_of
 from dlc_tune.records.locations import RECORDS
 from dlc_tune.records.record import CHOSEN, TRIED, Record
@@ -235,3 +237,21 @@ def test_records_are_immutable_values():
     one = record_of(double())
     assert replace(one, name="other") != one
     assert one.gain == pytest.approx(0.75)
+
+
+def test_forced_decisions_come_before_records(records_path):
+    with Database() as database:
+        database.add(record_of(double()))
+    forced = dlc.build(double(), TARGET, config={"decisions": "schedule.rule=cpu.map"})
+    assert forced.explain().kernels[0].rule == "cpu.map"
+    assert dlc.build(double(), TARGET).explain().kernels[0].rule == "tuned"
+
+
+def test_a_damaged_database_leaves_the_choice_to_the_rules_with_a_warning(records_path):
+    records_path.parent.mkdir()
+    records_path.write_bytes(b"no database" * 1000)
+    with pytest.warns(RecordsWarning, match="the records of records.db are not used: .*not a database"):
+        assert dlc.build(double(), TARGET).explain().kernels[0].rule == "cpu.map"
+    with warnings.catch_warnings():  # once is enough
+        warnings.simplefilter("error")
+        assert dlc.build(double(25), TARGET).explain().kernels[0].rule == "cpu.map"
