@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dlc_core.ir.expr import Cast, Var, cast_to, const, maximum, minimum
-from dlc_core.target.source.rounding import clamped_round
-from dlc_core.tir.intrinsics import intrinsic
+from dlc_core.target.source.rounding import Rounded, clamped_round, scaled_round
+from dlc_core.tir.intrinsics import intrinsic, rounded_mul
 
 X = Var("x", "float32")
 POINT = Var("z", "int8")
@@ -54,3 +54,15 @@ def test_zero_points():
 )
 def test_other_expressions(other):
     assert clamped_round(other) is None
+
+
+def test_scaled_sums():
+    total, factor = Var("n", "int32"), Var("f", "float32")
+    for value in (
+        rounded_mul(cast_to("float32", total), factor),
+        rounded_mul(factor, cast_to("float32", total)),
+    ):
+        assert scaled_round(Rounded(value, None, 0, 255)) == (total, factor)
+    assert scaled_round(Rounded(X, None, 0, 255)) is None
+    assert scaled_round(Rounded(rounded_mul(X, factor), None, 0, 255)) is None
+    assert scaled_round(Rounded(cast_to("float32", total) * factor, None, 0, 255)) is None

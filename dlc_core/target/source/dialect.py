@@ -263,9 +263,9 @@ class Dialect:
     reinterpret: str = ""
     """The format that reinterprets `{value}`, stored as `{held}`, as the type `{to}`; "" copies the bits."""
     fixed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The texts of helpers that this language replaces, by name without the prefix.  Two exist only here:
-    `dot_uint8_int8x4` and similar add a dot product of contiguous elements to a sum, and `clamped_round` is
-    described in `rounding.py`."""
+    """The texts of helpers that this language replaces, by name without the prefix.  These exist only here:
+    `dot_uint8_int8x4` and similar add a dot product of contiguous elements to a sum, `multiply_add` adds a
+    product of narrow integers, and `rounding.py` describes `clamped_round` and `scaled_round`."""
     kernels: Kernels | None = None
     """The syntax of kernels; None if the language has no thread axes."""
     separate_kernels: bool = False

@@ -1,11 +1,13 @@
 """Rounding to low-bit integers, as in quantized models: recognised as a whole, for languages with
 instructions for it.
 
-    dlc_clamped_round(x, zero, low, high)   =   clamp(round(x) + zero, low, high)
+    dlc_clamped_round(x, zero, low, high)            clamp(round(x) + zero, low, high)
+    dlc_scaled_round(n, factor, zero, low, high)     the same of x = float32(n) * factor, rounded to float32
 
-x is a float32; zero is an int32 whose size is below 2^16. `low` and `high` are int32 constants, and the
-result is an int32. Rounding is to the nearest integer, ties to even. x may be infinite. The result for NaN is
-any number in the range, because quantization does not define it (`op/std/quantization.py`).
+x and factor are float32, and n is an int32. zero is an int32 whose size is below 2^16. `low` and `high` are
+int32 constants, and the result is an int32. Rounding is to the nearest integer, ties to even. x may be
+infinite. The result for NaN is any number in the range, because quantization does not define it
+(`op/std/quantization.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import NamedTuple
 from dlc_core.ir.expr import Binary, Call, Cast, Const, Expr, const
 
 CLAMPED_ROUND = "clamped_round"
-"""The name of the helper in `Dialect.fixed`."""
+"""The name of the helper of `Dialect.fixed` for any float32."""
+SCALED_ROUND = "scaled_round"
+"""The name of the helper for scaled sums, for languages without fast floats."""
 WIDEST = 16
 """The bits of the widest zero point: float32 represents its sum with a value that is not clamped."""
 
@@ -54,6 +58,17 @@ def clamped_round(expr: Cast) -> Rounded | None:
     return Rounded(value.args[0], zero, low, high)
 
 
+def scaled_round(found: Rounded) -> tuple[Expr, Expr] | None:
+    """The int32 and the factor if the value is their rounded product, else None."""
+    value = found.value
+    if not isinstance(value, Call) or value.name != "rounded_mul" or value.dtype.name != "float32":
+        return None
+    for n, factor in (value.args, value.args[::-1]):
+        if isinstance(n, Cast) and n.a.dtype.name == "int32":
+            return n.a, factor
+    return None
+
+
 def _limited(expr: Expr, op: str) -> tuple[Expr, int] | None:
     """The operand and the integral constant of a minimum or maximum with a constant."""
     if not isinstance(expr, Binary) or expr.op != op:
@@ -83,4 +98,4 @@ def _integral(expr: Expr) -> int | None:
     return int(expr.value) if expr.value == int(expr.value) else None
 
 
-__all__ = ["CLAMPED_ROUND", "Rounded", "clamped_round"]
+__all__ = ["CLAMPED_ROUND", "SCALED_ROUND", "Rounded", "clamped_round", "scaled_round"]

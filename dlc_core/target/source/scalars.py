@@ -25,7 +25,7 @@ from dlc_core.ir.expr import (
     free_vars,
 )
 from dlc_core.target.source.helpers import NARROW
-from dlc_core.target.source.rounding import CLAMPED_ROUND, clamped_round
+from dlc_core.target.source.rounding import CLAMPED_ROUND, SCALED_ROUND, clamped_round, scaled_round
 from dlc_core.target.source.tokens import literal
 from dlc_core.target.source.unit import Unit
 from dlc_core.tir.intrinsics import PURE_EXTERN
@@ -36,6 +36,10 @@ ATOM, POSTFIX, UNARY, MUL, ADD, SHIFT, RELATION, EQUALITY, BITS, AND, OR, CHOICE
 
 OF_VECTORS = ("vector_reduce_", "vector_dot")
 """Intrinsics of vectors with scalar results."""
+
+MULTIPLY_ADD = "multiply_add"
+"""The helper of `Dialect.fixed` that adds a product of two narrow integers, in int32, to a uint32."""
+NARROW_INTEGERS = ("int8", "uint8", "int16")
 
 Text = tuple[str, int]
 Anchor = tuple[str, int]
@@ -183,6 +187,10 @@ class ScalarWriter:
 
     def unsigned(self, expr: Expr) -> str:
         """Reinterpret a value as unsigned."""
+        factors = _narrow_factors(expr) if MULTIPLY_ADD in self.unit.dialect.fixed else None
+        if factors is not None and isinstance(expr, Binary) and expr not in self.named:
+            args = ", ".join([self._unsigned(expr.a), *map(self.value, factors)])
+            return f"{self.unit.helper(MULTIPLY_ADD)}({args})"
         if expr not in self.named and isinstance(expr, Binary) and _wraps(expr):
             return f"{self._unsigned(expr.a)} {OPERATORS[expr.op][0]} {self._unsigned(expr.b)}"
         return self._unsigned(expr)
@@ -260,11 +268,9 @@ class ScalarWriter:
         if to.is_bool:
             zero = literal(0, source) if not source.is_bool else "false"
             return f"{self.value(expr.a, EQUALITY + 1)} != {zero}", EQUALITY
-        rounded = clamped_round(expr) if CLAMPED_ROUND in self.unit.dialect.fixed else None
+        rounded = self._clamped_round(expr)
         if rounded is not None:
-            args = [self.value(rounded.value), "0" if rounded.zero is None else self.value(rounded.zero)]
-            given = ", ".join([*args, str(rounded.low), str(rounded.high)])
-            return f"({self.unit.scalar_type(to)}){self.unit.helper(CLAMPED_ROUND)}({given})", UNARY
+            return rounded
         inner = self.value(expr.a, UNARY)
         if to.is_float and to.bits < 32:
             if source.bits == 64 and source.is_float:
@@ -275,6 +281,24 @@ class ScalarWriter:
         if source.is_float and source.bits < 32 and to.name == "float32":
             return self._text(expr.a)
         return f"({self.unit.scalar_type(to)}){inner}", UNARY
+
+    def _clamped_round(self, expr: Cast) -> Text | None:
+        """A cast that rounds and clamps, by a helper of the language; None if there is none for it."""
+        fixed = self.unit.dialect.fixed
+        if CLAMPED_ROUND not in fixed and SCALED_ROUND not in fixed:
+            return None
+        found = clamped_round(expr)
+        if found is None:
+            return None
+        name, operands = CLAMPED_ROUND, [found.value]
+        scaled = scaled_round(found) if SCALED_ROUND in fixed else None
+        if scaled is not None:
+            name, operands = SCALED_ROUND, [*scaled]
+        if name not in fixed:
+            return None
+        args = [*map(self.value, operands), "0" if found.zero is None else self.value(found.zero)]
+        given = ", ".join([*args, str(found.low), str(found.high)])
+        return f"({self.unit.scalar_type(expr.dtype)}){self.unit.helper(name)}({given})", UNARY
 
     def number(self, expr: Expr, level: int = 0) -> str:
         """The text of an index."""
@@ -415,6 +439,18 @@ def _wraps(expr: Binary) -> bool:
         if len(widths) == 2 and sum(w.bits for w in widths) <= expr.dtype.bits - 1:
             return False
     return True
+
+
+def _narrow_factors(expr: Expr) -> tuple[Expr, Expr] | None:
+    """The factors of a product of integers of at most 16 bits that is added to an int32; else None."""
+    if not isinstance(expr, Binary) or expr.op != "add" or expr.dtype.name != "int32":
+        return None
+    product = expr.b
+    if not isinstance(product, Binary) or product.op != "mul":
+        return None
+    a, b = product.a, product.b
+    widened = all(isinstance(each, Cast) and each.a.dtype.name in NARROW_INTEGERS for each in (a, b))
+    return (a, b) if widened else None
 
 
 def choice_of(expr: Binary) -> tuple[str, Expr, Expr]:

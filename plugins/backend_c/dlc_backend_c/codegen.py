@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlc_backend_c.dsp import helpers
+from dlc_backend_c.dsp import dsp_helpers
 from dlc_backend_c.kind import index_type, vector_bits
+from dlc_backend_c.micro_helpers import micro_helpers
 from dlc_backend_c.processors import processor
 from dlc_core.backend import SourceCodegen
 from dlc_core.ir.module import IRModule
@@ -61,7 +62,10 @@ class CCodegen(SourceCodegen):
             vectors="extension" if vectors else "",
             alignment="__attribute__((aligned({align})))" if vectors else "",
             parallel=PARALLEL if target.describe().parallel else "",
-            fixed=helpers() if cpu.dsp else source.C99.fixed,
+            fixed={
+                **(dsp_helpers() if cpu.dsp else {}),
+                **(micro_helpers(floats=cpu.floats) if cpu.micro else {}),
+            },
             separate_kernels=cpu.micro,
         )
 

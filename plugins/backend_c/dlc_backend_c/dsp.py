@@ -81,7 +81,7 @@ _ROUNDED_MUL = """static inline float dlc_rounded_mul_f32(float a, float b)
 """
 
 
-def helpers() -> dict[str, str]:
+def dsp_helpers() -> dict[str, str]:
     """The texts of helpers for processors with the extension, by name."""
     dots = {
         f"dot_{dot.a}_{dot.b}x{dot.group}": _DOT.format(
@@ -89,7 +89,11 @@ def helpers() -> dict[str, str]:
         )
         for dot in DOTS
     }
-    return {**dots, "clamped_round": _CLAMPED_ROUND, "rounded_mul_f32": _ROUNDED_MUL}
+    return {
+        **dots,
+        "clamped_round": _CLAMPED_ROUND,
+        "rounded_mul_f32": _ROUNDED_MUL,
+    }
 
 
-__all__ = ["DOTS", "helpers"]
+__all__ = ["DOTS", "dsp_helpers"]

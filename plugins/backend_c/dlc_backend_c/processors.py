@@ -25,6 +25,8 @@ class Processor:
     """Registers for the values of integer tiles, without those of pointers; 0: as many as `registers`."""
     micro: bool = False
     """Whether it is a microcontroller, which starts one instruction at a time."""
+    floats: bool = True
+    """Whether it has a floating-point unit."""
     dsp: bool = False
     """Whether it has Arm's DSP extension (see `dsp.py`)."""
     flags: tuple[str, ...] = ()
@@ -35,13 +37,19 @@ INTEGERS = 12
 """General registers of a Cortex-M for the values of a tile: 14, without those of two pointers."""
 FLOATS = 32
 _SMALL = Processor(
-    "", address_bits=32, registers=8, caches=(8 << 10,), integer_registers=INTEGERS, micro=True
+    "",
+    address_bits=32,
+    registers=8,
+    caches=(8 << 10,),
+    integer_registers=INTEGERS,
+    micro=True,
+    floats=False,
 )
 _MICRO = {
     "cortex-m0": replace(_SMALL, registers=8, caches=(4 << 10,), integer_registers=0),
     "cortex-m3": _SMALL,
     **{
-        name: replace(_SMALL, registers=FLOATS, fma=True, dsp=True, caches=caches)
+        name: replace(_SMALL, registers=FLOATS, fma=True, floats=True, dsp=True, caches=caches)
         for name, caches in {
             "cortex-m4": (8 << 10,),
             "cortex-m7": (16 << 10,),

@@ -68,10 +68,10 @@ class GemmHeuristics:
     unit_products: int = 4
     """Independent products of a tile unit in flight, which hide the latency of their sums.  Not measured: no
     program of the corpus reads it on one thread."""
-    unrolled_dots: int = 4
-    """Dot products per sum in the body of the innermost loop, if one has a single sum: loop control is
-    amortised.  Counted on an emulated Cortex-M4: 1.60 instructions per multiply-add with one, 1.41 with
-    four.  It holds on machines that start one instruction at a time."""
+    unrolled_products: int = 4
+    """Products, or dot products, of each integer sum in the body of the innermost loop, on machines that
+    start one instruction at a time: loop control is amortised.  Counted on an emulated Cortex-M4, dot
+    products: 1.60 instructions per multiply-add with one, 1.41 with four."""
     min_copied_rows: int = 4
     """Rows of the result from which a transposed copy of a right-hand side is faster than reductions along
     its rows.  Zen 4, halved: equal; doubled: no kernel changes."""

@@ -286,6 +286,7 @@ class TileNest:
         init = s.decompose_reduction(block, reduction[0])
         if self.dot is None:
             self._skip_padding(reduction)
+            self._unroll_products(reduction[-1:])
             self._registers(spatial)
         elif by_unit:
             self.unit_nests.append((*spatial[-2:], reduction[-1]))
@@ -293,17 +294,20 @@ class TileNest:
             for loop in spatial[:-1]:
                 s.unroll(loop)
             self.dot_loops.append(spatial[-1])
-            self._unroll_dots(reduction)
+            self._unroll_products(reduction)
         if self.found.rhs.other_factors:
             self._unpack(reduction[-1])
         self._registers(s.get_loops(init)[-len(spatial) :])
 
-    def _unroll_dots(self, reduction: Sequence[LoopRV]) -> None:
-        """Unroll the innermost reduction loops around scalar dot products, so that a body has several."""
-        facts = self.machine.description
-        if not facts.single_issue or facts.short_code:
+    def _unroll_products(self, reduction: Sequence[LoopRV]) -> None:
+        """Unroll the innermost reduction loops around sums of integers, so that a body has several products
+        of each. Loops of floats have larger tiles, which amortise loop control.
+        """
+        facts, sums = self.machine.description, self.found.block.body
+        assert isinstance(sums, Store)
+        if not facts.single_issue or facts.short_code or sums.buffer.dtype.is_float:
             return
-        room = GEMM.unrolled_dots
+        room = GEMM.unrolled_products
         for loop in reversed(reduction):
             extent = const_value(self.s.extent(loop))
             if extent is None or room < 2:
