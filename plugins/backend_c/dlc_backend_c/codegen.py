@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_backend_c.dsp import dsp_helpers
 from dlc_backend_c.kind import index_type, vector_bits
 from dlc_backend_c.micro_helpers import micro_helpers
+from dlc_backend_c.mve import mve_helpers
 from dlc_backend_c.processors import processor
 from dlc_core.backend import SourceCodegen
 from dlc_core.ir.module import IRModule
@@ -64,9 +65,10 @@ class CCodegen(SourceCodegen):
             parallel=PARALLEL if target.describe().parallel else "",
             fixed={
                 **(dsp_helpers() if cpu.dsp else {}),
+                **(mve_helpers() if cpu.mve else {}),
                 **(micro_helpers(floats=cpu.floats) if cpu.micro else {}),
             },
-            separate_kernels=cpu.micro,
+            separate_kernels=cpu.micro and target["opt-for"] != "size",
         )
 
     def flags(self, target: Target) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from dlc_backend_c.dsp import DOTS
+from dlc_backend_c.mve import MVE_DOTS
 from dlc_backend_c.processors import processor
 from dlc_core.backend.compiler import compiler_problem, compiler_version
 from dlc_core.diag import TargetError
@@ -95,7 +96,7 @@ def description(options: Mapping[str, Any]) -> Description:
         extra={"stream_rows": options["stream-rows"]},
         short_code=options["opt-for"] == "size",
         control=True,
-        dots=DOTS if cpu.dsp else (),
+        dots=MVE_DOTS if cpu.mve else DOTS if cpu.dsp else (),
         **(IN_ORDER if cpu.micro else {}),
     )
 

@@ -29,6 +29,8 @@ class Processor:
     """Whether it has a floating-point unit."""
     dsp: bool = False
     """Whether it has Arm's DSP extension (see `dsp.py`)."""
+    mve: bool = False
+    """Whether it has Arm's M-profile vector extension (see `mve.py`)."""
     flags: tuple[str, ...] = ()
     """The options of a gcc-compatible compiler that select it."""
 
@@ -49,7 +51,9 @@ _MICRO = {
     "cortex-m0": replace(_SMALL, registers=8, caches=(4 << 10,), integer_registers=0),
     "cortex-m3": _SMALL,
     **{
-        name: replace(_SMALL, registers=FLOATS, fma=True, floats=True, dsp=True, caches=caches)
+        name: replace(
+            _SMALL, registers=FLOATS, fma=True, floats=True, dsp=True, mve=name == "cortex-m55", caches=caches
+        )
         for name, caches in {
             "cortex-m4": (8 << 10,),
             "cortex-m7": (16 << 10,),

@@ -1,4 +1,6 @@
-"""Quantized kernels with Arm's DSP extension: the same integers as the reference, in fewer cycles."""
+"""Quantized kernels with Arm's DSP and vector extensions, and without floats: the same integers as the
+reference, in fewer cycles.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,7 @@ KERNELS = {
 
 @needs_board
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("where", ["mps2-an386", "mps2-an385"])
+@pytest.mark.parametrize("where", ["mps2-an386", "mps2-an385", "mps3-an547"])
 def test_boards_compute_the_same_integers(name, where):
     made, x = KERNELS[name]()
     exe = dlc.compile(made, f"c -mcpu={boards.board(where).cpu}", cache=False)
@@ -113,7 +115,7 @@ def test_a_processor_without_wide_products_computes_the_same_integers(monkeypatc
 
 
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("cpu", ["cortex-m4", "cortex-m3"])
+@pytest.mark.parametrize("cpu", ["cortex-m4", "cortex-m3", "cortex-m55"])
 def test_the_portable_c_computes_the_same_integers(tmp_path, name, cpu):
     """The sources for a microcontroller, compiled for this machine."""
     made, x = KERNELS[name]()
@@ -172,6 +174,7 @@ def test_scaling_without_floats_is_exact(tmp_path):
 def test_quantized_kernels_use_the_extension():
     made, _ = products("uint8", "int8")
     assert "dlc_dot_uint8_int8x4(" in dlc.compile(made, TARGET, cache=False).source("c")
+    assert "dlc_dot_uint8_int8x8(" in dlc.compile(made, "c -mcpu=cortex-m55", cache=False).source("c")
     assert "dlc_dot" not in dlc.compile(made, "c -mcpu=cortex-m3", cache=False).source("c")
     made, _ = requantized("int8", 3)
     assert "dlc_clamped_round(" in dlc.compile(made, TARGET, cache=False).source("c")
