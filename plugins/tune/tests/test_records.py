@@ -17,6 +17,7 @@ from dlc_tune.records.database import Database
 from dlc_tune.records.errors import RecordsWarning
 from dlc_tune.records.family import family_of
 from dlc_tune.records.locations import RECORDS
+from dlc_tune.records.nearest import expected_ratio
 from dlc_tune.records.record import CHOSEN, TRIED, Record
 from dlc_tune.records.samples import TARGET, by_hand, double, record_of
 from dlc_tune.space import candidate
@@ -183,21 +184,22 @@ def near_record(size: int, lanes: int, target: str = "llvm", **fields) -> Record
 
 
 @pytest.mark.parametrize(
-    ("size", "lanes", "mode", "rule"),
+    ("size", "lanes", "seconds", "mode", "rule"),
     [
-        (4096, 16, "nearest", "tuned"),
-        (2048, 16, "nearest", "tuned"),
-        (1024, 16, "nearest", "test.slow"),
-        (4096, 16, "exact", "test.slow"),
-        (4096, 1, "nearest", "test.slow"),
+        (4096, 16, 2e-6, "nearest", "tuned"),
+        (2048, 16, 2e-6, "nearest", "tuned"),
+        (1024, 16, 2e-6, "nearest", "test.slow"),
+        (4096, 16, 2e-6, "exact", "test.slow"),
+        (4096, 1, 2e-6, "nearest", "test.slow"),
+        (4096, 1, 1e-6, "nearest", "tuned"),
     ],
-    ids=["the same size", "near", "far", "exact only", "not predicted faster"],
+    ids=["the same size", "near", "far", "exact only", "not predicted faster", "measured to be faster"],
 )
 def test_kernels_take_near_records_that_are_predicted_faster(
-    records_path, slow_rules, size, lanes, mode, rule
+    records_path, slow_rules, size, lanes, seconds, mode, rule
 ):
     with Database() as database, config.override({RECORDS: mode}):
-        database.add(near_record(4096, lanes, compiler="0.0.1"))
+        database.add(near_record(4096, lanes, seconds=seconds, compiler="0.0.1"))
         exe = dlc.build(double(size), "llvm")
     (kernel,) = exe.explain().kernels
     assert kernel.rule == rule
@@ -206,6 +208,21 @@ def test_kernels_take_near_records_that_are_predicted_faster(
         what = "measured by dlc 0.0.1" if size == 4096 else "nearest record, double 4096"
         assert what in kernel.origin
         assert "predicted" in kernel.origin
+
+
+@pytest.mark.parametrize(
+    ("predicted", "measured", "far", "expected"),
+    [
+        (0.81, 1.0, 0.0, 0.9),
+        (1.0, 0.81, 0.0, 0.9),
+        (1.0, 0.5, 1.0, 1.0),
+        (0.7, 0.1, 2.0, 0.7),
+        (1.0, 1e-9, 0.0, 0.5**0.5),
+        (float("nan"), 0.5, 0.0, float("inf")),
+    ],
+)
+def test_expected_times_weigh_the_prediction_by_the_distance(predicted, measured, far, expected):
+    assert expected_ratio(predicted, measured, far) == pytest.approx(expected)
 
 
 def test_without_a_database_no_library_of_databases_is_imported(tmp_path):

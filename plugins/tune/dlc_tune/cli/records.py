@@ -139,6 +139,8 @@ def best(target: OfTarget = None, database: Url = None, as_json: Json = False) -
     with opened(database) as found:
         records = best_of_each(_select(found, None, target, State.chosen))
     print_records([_row(one) for one in sorted(records, key=lambda one: one.gain)], as_json=as_json)
+    if not as_json:
+        console().print(f"{len(records)} kernels have chosen records", highlight=False)
 
 
 @app.command("export")
