@@ -16,7 +16,9 @@ import pytest
 SCRIPT = """
 # No guard of __main__: workers must not run this file again.
 import os
+import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +36,12 @@ assert outcome.state == "ok", outcome
 pids = [process.pid for process in (*measurer._builders, *measurer._runners)]
 servers = {int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]) for pid in pids}
 print(*pids, *servers, measurer._folder, flush=True)
+if sys.argv[1] == "server":
+    for server in servers:
+        os.kill(server, signal.SIGKILL)
+    time.sleep(1.0)
+    ((_, outcome),) = measurer.measure([job])
+    assert outcome.state == "ok", outcome
 if sys.argv[1] == "hang":
     list(measurer.measure([replace(job, func=replace(func, name="run_hang"))]))
 """
@@ -98,4 +106,10 @@ def test_a_killed_script_leaves_nothing(tmp_path: Path) -> None:
         time.sleep(1.0)
         process.kill()
         process.wait(PATIENCE)
+        assert all_end(pids, folder)
+
+
+def test_a_killed_fork_server_is_replaced(tmp_path: Path) -> None:
+    with script(tmp_path, "server") as (process, pids, folder):
+        assert process.wait(PATIENCE) == 0, process.stderr and process.stderr.read()
         assert all_end(pids, folder)

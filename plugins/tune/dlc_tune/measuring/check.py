@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
@@ -24,6 +24,12 @@ from dlc_tune.measuring.local import LocalMeasurer
 
 ALLOWED = 0.03
 """The part of comparisons of equal schedules that may be called faster."""
+
+
+class Comparer(Protocol):
+    """The part of a measurer that compares."""
+
+    def compare(self, candidate: Job, default: Job) -> Comparison: ...
 
 
 @record(frozen=True)
@@ -66,7 +72,7 @@ def sigmoid(size: int) -> PrimFunc:
 KERNELS = (product(32), product(128), sigmoid(1000), sigmoid(1 << 18))
 
 
-def check(measurer: LocalMeasurer, jobs: Sequence[Job], count: int) -> Check:
+def check(measurer: Comparer, jobs: Sequence[Job], count: int) -> Check:
     """Compare each of some jobs with itself, in turn, `count` times in all."""
     begin = time.perf_counter()
     found = tuple(_comparisons(measurer, jobs, count))
@@ -74,7 +80,7 @@ def check(measurer: LocalMeasurer, jobs: Sequence[Job], count: int) -> Check:
     return Check(found, faster, time.perf_counter() - begin)
 
 
-def _comparisons(measurer: LocalMeasurer, jobs: Sequence[Job], count: int) -> Iterator[Comparison]:
+def _comparisons(measurer: Comparer, jobs: Sequence[Job], count: int) -> Iterator[Comparison]:
     for number in range(count):
         job = jobs[number % len(jobs)]
         comparison = measurer.compare(job, job)

@@ -14,9 +14,11 @@ of this process is in the middle of anything in it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import signal
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -71,6 +73,9 @@ class WorkerProcess:
 
     def __init__(self, folder: Path, setup: Setup | None = None) -> None:
         self._folder = folder
+        lock = os.open(folder / worker.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        weakref.finalize(self, os.close, lock)
         self._log = folder / f"{next(_numbers)}.log"
         self._setup = setup
         self._pool: ProcessPool | None = None

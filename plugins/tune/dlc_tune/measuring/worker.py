@@ -7,14 +7,17 @@ written for the next one. The files are in a folder that only this user can read
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
+import resource
 import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
@@ -22,11 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-try:
-    import resource
-except ImportError:  # not on Windows
-    resource = None  # type: ignore[assignment]
 
 from dlc_core.diag import DlcError
 from dlc_core.support.record import record
@@ -39,6 +37,10 @@ from dlc_tune.measuring.vendor import Measure
 
 LONG_SECONDS = 0.02
 """Runs of this length are not opened again for each round."""
+LOCK = "lock"
+"""The file of a folder that the process locks that uses the folder."""
+LOCK_TRIES, LOCK_SECONDS = 20, 0.05
+"""How often the lock is tried, and the time in between: a process that ends closes its files one by one."""
 NO_MEMORY = ("bad_alloc", "ut of memory", "annot allocate memory", "failed to map segment")
 """Texts of errors of native code that got no memory."""
 SPACE = 1 << 16
@@ -90,8 +92,22 @@ def _end_with_parent(folder: str) -> None:
     parent = parent_process()
     assert parent is not None
     wait([parent.sentinel])
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove_left(Path(folder))
     os.killpg(0, signal.SIGKILL)
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove a folder of files if the process that uses it has ended: if nobody locks its file LOCK.
+
+    Without that process only this one may be given up, such as when the fork server was killed.
+    """
+    with suppress(OSError), (folder / LOCK).open() as file:
+        for _ in range(LOCK_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+                return
+            time.sleep(LOCK_SECONDS)
 
 
 def hello() -> int:
@@ -207,7 +223,7 @@ def outcome_of(build_seconds: float, run: Answer) -> Outcome:
 
 def _limit_memory(limit: int | None) -> None:
     """Let this process have `limit` bytes of addresses more than now; None removes the limit."""
-    if resource is None or sys.platform != "linux":
+    if sys.platform != "linux":
         return
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     soft = hard
