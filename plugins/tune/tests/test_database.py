@@ -18,10 +18,14 @@ import pytest
 from dlc_tune.records import schema
 from dlc_tune.records.database import Database
 from dlc_tune.records.errors import DatabaseError, RecordError, RecordsWarning
-from dlc_tune.records.lines import read_lines
+from dlc_tune.records.lines import read_lines, to_line
+from dlc_tune.records.locations import RECORDS_URL
 from dlc_tune.records.record import CHOSEN, TRIED, Record
+from dlc_tune.records.samples import TARGET, double, record_of
 from sqlalchemy import text
 
+import dlc_core as dlc
+from dlc_core.config import config
 from dlc_core.diag import UsageError
 
 
@@ -42,22 +46,32 @@ def made(number: int, **fields) -> Record:
     return Record(**{**known, **fields})
 
 
-WRITER = """
-import resource, sys
-sys.path.insert(0, {folder!r})
-from test_database import made
+MADE = """
+import sys
+from dataclasses import replace
 from dlc_tune.records.database import Database
-database = Database(sys.argv[1], busy_seconds=float(sys.argv[4]))
-first, count = int(sys.argv[2]), int(sys.argv[3])
-for number in range(first, first + count):
+from dlc_tune.records.lines import of_line
+
+SAMPLE = of_line(sys.argv[1])
+
+
+def made(number):
+    return replace(SAMPLE, kernel=f"{number:064x}", extents=(number,), time=float(number))
+"""
+"""The begin of programs that write records: `made` without the imports of this file."""
+WRITER = """
+url, first, count, busy = sys.argv[2:]
+database = Database(url, busy_seconds=float(busy))
+for number in range(int(first), int(first) + int(count)):
     database.add(made(number))
     print(number, flush=True)
 """
 
 
 def writer(url, first: int, count: int, busy: float = 30.0) -> subprocess.Popen[str]:
-    code = WRITER.format(folder=str(Path(__file__).parent))
-    words = [sys.executable, "-c", code, str(url), str(first), str(count), str(busy)]
+    """A process that adds the records from `first` on, and prints the number of each when it is added."""
+    given = map(str, (url, first, count, busy))
+    words = [sys.executable, "-c", MADE + WRITER, to_line(made(0)), *given]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -141,15 +155,13 @@ def test_records_of_a_killed_process_are_taken_over(tmp_path):
 
 
 FULL = """
-import resource, sys, warnings
-sys.path.insert(0, {folder!r})
-from test_database import made
-from dlc_tune.records.database import Database
+import resource, warnings
 from dlc_tune.records.errors import DatabaseError, RecordsWarning
 warnings.simplefilter("error", RecordsWarning)
-database = Database(sys.argv[1], busy_seconds=0.1)
+url, limit, room = sys.argv[2:]
+database = Database(url, busy_seconds=0.1)
 database.add(made(0))
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
 for number in range(1, 100):
     try:
         database.add(made(number))
@@ -160,7 +172,7 @@ try:
 except DatabaseError as error:
     print(type(error).__name__, error.why, error.hint, flush=True)
 print(len(database.unwritten), flush=True)
-if sys.argv[3] == "room":
+if room == "room":
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 database.close()
 """
@@ -177,8 +189,7 @@ database.close()
 )
 def test_records_of_a_full_disk_are_kept(tmp_path, limit, room):
     path = tmp_path / "records.db"
-    code = FULL.format(folder=str(Path(__file__).parent))
-    words = [sys.executable, "-c", code, str(path), str(limit), room]
+    words = [sys.executable, "-c", MADE + FULL, to_line(made(0)), str(path), str(limit), room]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     run = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
     warned, *_, refused, unwritten = run.stdout.splitlines()
@@ -327,7 +338,7 @@ def test_a_forked_process_has_connections_of_its_own(tmp_path):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The URL of a PostgreSQL server that runs for these tests."""
+    """The URL of a PostgreSQL server that runs for these tests, and `control("start")` and others."""
     pytest.importorskip("psycopg", reason="the package psycopg is missing")
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
@@ -356,15 +367,20 @@ def server(tmp_path_factory):
     data = folder / "data"
     run(initdb, "-D", str(data), "-U", "tuner", "--auth=trust", "-E", "UTF8", "--no-sync")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-    run(str(programs / "pg_ctl"), "-D", str(data), "-l", str(folder / "log"), "-o", options, "-w", "start")
+
+    def control(action: str) -> None:
+        run(str(programs / "pg_ctl"), "-D", str(data), "-l", str(folder / "log"), "-o", options, "-w", action)
+
+    control("start")
     try:
-        yield f"postgresql://tuner@127.0.0.1:{port}/postgres"
+        yield f"postgresql://tuner@127.0.0.1:{port}/postgres", control
     finally:
         run(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_postgresql_server_keeps_records_of_many_writers(server):
+    server, _ = server
     writers = [writer(server, 1000 * number, 20) for number in range(3)]
     for each in writers:
         _, errors = each.communicate(timeout=120)
@@ -378,3 +394,26 @@ def test_a_postgresql_server_keeps_records_of_many_writers(server):
         assert database.best(chosen.kernel, "llvm") == chosen
         assert database.state() != before
         assert database.forget(kernel=chosen.kernel) == 2
+
+
+def test_records_are_kept_while_a_server_is_down(server, tmp_path, monkeypatch):
+    url, control = server
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    func = double()
+    with Database(url) as database:
+        database.forget()
+        database.add(record_of(func))
+        with config.override({RECORDS_URL: url}):
+            assert "postgresql" in dlc.build(func, TARGET).explain().kernels[0].origin
+            control("stop")
+            with pytest.warns(RecordsWarning, match="1 records are in"):
+                database.add(made(1))
+            database.add(made(2))
+            assert len(left(tmp_path / "dlc")) == 1
+            monkeypatch.setattr("dlc_tune.records.sources._made", {})
+            with pytest.warns(RecordsWarning, match="are not used"):
+                assert dlc.build(func, TARGET).explain().kernels[0].rule == "cpu.map"
+        control("start")
+        assert database.add(made(3))
+        assert left(tmp_path / "dlc") == []
+        assert database.find()[1:] == [made(1), made(2), made(3)]

@@ -29,12 +29,19 @@ _WHY = (
     ),
     (("is full", "disk i/o error", "no space", "too large"), "the disk is full", "make room, or move it"),
     (("not a database", "malformed"), "the file is damaged or no database", "move the file away"),
+    (
+        ("refused", "timeout", "timed out", "could not translate"),
+        "its server does not answer",
+        "start the server",
+    ),
     (("unable to open",), "the file or its folder cannot be opened", "check its path and its permissions"),
 )
 
 
-def engine_of(url: str) -> Engine:
+def engine_of(url: str, seconds: float) -> Engine:
     """The SQLAlchemy engine of a database; makes the file of a SQLite database, and its folder.
+
+    A server has so many seconds to accept a connection.
 
     Raises UsageError for an illegal URL or a missing driver, and DatabaseError if the file cannot be made.
     """
@@ -49,8 +56,10 @@ def engine_of(url: str) -> Engine:
         backend = made.get_backend_name()
         if backend == "sqlite":
             options["connect_args"] = {"timeout": 0.1, "check_same_thread": False}
-            if path is None:  # in memory: one connection is the database
-                options["poolclass"] = StaticPool
+        elif backend == "postgresql":
+            options["connect_args"] = {"connect_timeout": max(2, round(seconds))}
+        if backend == "sqlite" and path is None:  # in memory: one connection is the database
+            options["poolclass"] = StaticPool
         engine = create_engine(made, **options)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         raise UsageError(

@@ -29,7 +29,7 @@ from dlc_tune.records.lines import read_lines
 from dlc_tune.records.locations import url_of
 from dlc_tune.records.record import CHOSEN, Record
 from dlc_tune.records.rows import record_of, row_of
-from dlc_tune.records.schema import META, RECORDS, prepare, value_of
+from dlc_tune.records.schema import META, RECORDS, is_current, prepare, value_of
 from dlc_tune.records.unwritten import Unwritten, abandoned
 
 Result = TypeVar("Result")
@@ -53,11 +53,12 @@ class Database:
         self._lock = threading.RLock()
         self._warned = False
         self._open()
-        self._run(prepare, writes=True)
+        if not self._run(is_current):
+            self._run(prepare, writes=True)
         self._take_over()
 
     def _open(self) -> None:
-        self._engine = engine_of(self.url)
+        self._engine = engine_of(self.url, self.busy_seconds)
         self._unwritten = Unwritten(self.url)
         self._process = os.getpid()
 

@@ -29,6 +29,8 @@ else:
 
 FRESH = 1.0
 """Seconds for which the state of a database on a server is not asked for again."""
+RETRY = 60.0
+"""Seconds for which a server that did not answer is left alone."""
 BUSY = 2.0
 """Seconds that a compile waits for a locked file."""
 UNREADABLE = "unreadable"
@@ -96,32 +98,28 @@ class SqliteSource:
 
 
 class ServerSource:
-    """A database on a server."""
+    """A database on a server. It is asked for its state at most once a second; after an error, less often."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.name = url.partition("://")[0]
-        self._database: database.Database | None = None
-        self._known = (-math.inf, "")
+        self._known = ""
+        self._until = -math.inf
 
     def state(self) -> str:
-        when, known = self._known
-        if time.monotonic() - when > FRESH:
+        if time.monotonic() >= self._until:
+            pause = FRESH
             try:
-                known = self._opened().state()
+                with database.Database(self.url, busy_seconds=BUSY) as found:
+                    self.name, self._known = str(found), found.state()
             except DlcError as error:
-                known = f"{UNREADABLE}: {error.why}"
-            self._known = time.monotonic(), known
-        return known
+                self._known, pause = f"{UNREADABLE}: {error.what}", RETRY
+            self._until = time.monotonic() + pause
+        return self._known
 
     def chosen(self, target: str) -> Iterator[Record]:
-        yield from self._opened().find(state="chosen", target=target)
-
-    def _opened(self) -> database.Database:
-        if self._database is None:
-            self._database = database.Database(self.url, busy_seconds=BUSY)
-            self.name = str(self._database)
-        return self._database
+        with database.Database(self.url, busy_seconds=BUSY) as found:
+            yield from found.find(state=CHOSEN, target=target)
 
 
 class FileSource:

@@ -60,6 +60,11 @@ RECORDS = Table(
 )
 
 
+def is_current(connection: Connection) -> bool:
+    """Whether the tables exist in this version, so that nothing has to be prepared."""
+    return inspect(connection).has_table(META.name) and value_of(connection, "version") == str(VERSION)
+
+
 def prepare(connection: Connection) -> None:
     """Make the tables, or change those of an older version. Raises DatabaseError for those of a newer one."""
     if not inspect(connection).has_table(META.name) and not _made_by_another(connection):
@@ -97,4 +102,4 @@ def set_value(connection: Connection, name: str, value: str) -> None:
     connection.execute(update(META).where(META.c.name == name).values(value=value))
 
 
-__all__ = ["META", "RECORDS", "VERSION", "prepare", "set_value", "value_of"]
+__all__ = ["META", "RECORDS", "VERSION", "is_current", "prepare", "set_value", "value_of"]
