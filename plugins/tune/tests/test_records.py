@@ -8,6 +8,7 @@ import stat
 import threading
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from dlc_tune import plugin
 from dlc_tune.choices import replay
 from dlc_tune.records.database import Database
 from dlc_tune.records.errors import RecordsWarning
-from dlc_tune.records.family import family_of
+from dlc_tune.records.family import distance, family_of
 from dlc_tune.records.locations import RECORDS
 from dlc_tune.records.nearest import expected_ratio
 from dlc_tune.records.record import CHOSEN, TRIED, Record
@@ -24,6 +25,7 @@ from dlc_tune.space import candidate
 from dlc_tune.task import Task
 
 import dlc_core as dlc
+from dlc_core import te
 from dlc_core.config import config
 from dlc_core.hooks import hookimpl
 from dlc_core.plugin.registry import fresh_registry
@@ -208,6 +210,37 @@ def test_kernels_take_near_records_that_are_predicted_faster(
         what = "measured by dlc 0.0.1" if size == 4096 else "nearest record, double 4096"
         assert what in kernel.origin
         assert "predicted" in kernel.origin
+
+
+def product(m: int, n: int, k: Any, dtype: str = "float32"):
+    a, b = te.placeholder((m, k), dtype, name="a"), te.placeholder((k, n), dtype, name="b")
+    axis = te.reduce_axis((0, k), "k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), "c")
+    return te.create_prim_func([a, b], [c], f"product_{m}")
+
+
+def test_kernels_that_differ_in_sizes_only_are_of_one_family():
+    family, extents = family_of(product(32, 48, 40))
+    assert extents == (32, 48, 40)
+    assert family_of(product(64, 48, 40)) == (family, (64, 48, 40))
+    others = [product(32, 48, 40, "float64"), product(32, 48, te.var("k")), double(32)]
+    assert len({family, *(family_of(other)[0] for other in others)}) == 4
+    assert family_of(others[1])[1] == (32, 48, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ((32, 48), (32, 48), 0.0),
+        ((32, 48), (64, 48), 1.0),
+        ((32, 48), (8, 96), 2.0),
+        ((32, 0), (64, 0), 1.0),
+        ((32, 0), (32, 48), float("inf")),
+        ((32,), (32, 48), float("inf")),
+    ],
+)
+def test_the_distance_of_kernels_is_the_largest_ratio_of_sizes(one, other, apart):
+    assert distance(one, other) == distance(other, one) == pytest.approx(apart, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from dlc_tune.records.database import Database
+from dlc_tune.records.decision import SPACE, decision_key
 from dlc_tune.records.lines import MAX_LINE, of_line, to_line
 from dlc_tune.records.pack import write_package
 from dlc_tune.records.record import TRIED
@@ -135,6 +136,16 @@ def test_the_command_lists_and_moves_records(records_path, tmp_path, capsys):
     assert "0 new, 1 known, 1 refused" in output
     assert "2 records removed" in run(capsys, "forget", "--kernel", "double")
     assert "0 of 0 records" in run(capsys, "list")
+
+
+def test_decisions_of_graph_passes_are_records_too(records_path, tmp_path, capsys):
+    decided = replace(GOOD, kernel=decision_key("fuse.max"), space=SPACE, point={"fuse.max": "4"}, trace="")
+    with Database() as database:
+        database.add(decided)
+    assert "fuse.max" in run(capsys, "show", decided.kernel)
+    file, copy = tmp_path / "out.jsonl", str(tmp_path / "copy.db")
+    run(capsys, "export", str(file))
+    assert "1 new, 0 known, 0 refused" in run(capsys, "import", str(file), "-d", copy)
 
 
 @pytest.mark.parametrize(

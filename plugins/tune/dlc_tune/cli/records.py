@@ -123,7 +123,7 @@ def show(
             text = _when(one) if name == "time" else str(dict(value) if hasattr(value, "items") else value)
             console().print(f"{name:<16} {escape(text)}", highlight=False, soft_wrap=True)
         why = problem(one)
-        text = f"refused: {why}" if why else Trace.from_json(one.trace).as_python()
+        text = f"refused: {why}" if why else Trace.from_json(one.trace).as_python() if one.trace else ""
         console().print(escape(text) + "\n", highlight=False, soft_wrap=True)
 
 
