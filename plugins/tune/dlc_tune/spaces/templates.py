@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations
-from typing import Any
+from typing import Any, TypeVar
 
 from dlc_core.diag import DlcError, ScheduleError
 from dlc_core.ir.expr import const_value
@@ -39,6 +39,8 @@ from dlc_tune.records.family import family_of
 from dlc_tune.space import Invalid, candidate
 from dlc_tune.spaces.knobs import Annotation, Knob, Order, Split
 from dlc_tune.task import Task
+
+T = TypeVar("T")
 
 MAX_FACTOR = 64
 """The largest factor of a split of a symbolic loop, unless the template says another one."""
@@ -78,7 +80,7 @@ class Config:
 
     def define_knob(self, name: str, options: Sequence[Any], default: Any = None) -> Knob:
         """A value among options, whose texts differ; the default is the first one."""
-        return self._define(name, [*options], default, Knob)
+        return self._keep(name, Knob(self._choose(name, [*options], default)))
 
     def define_split(
         self,
@@ -111,7 +113,7 @@ class Config:
         usual = None if default is None else Split(tuple(default), splits[0].tail if splits else "exact")
         if usual is None and splits:
             usual = min(splits, key=lambda s: abs(math.prod(s.factors) - USUAL_FACTOR))
-        return self._define(name, splits, usual, None)
+        return self._keep(name, self._choose(name, splits, usual))
 
     def define_reorder(
         self,
@@ -127,7 +129,7 @@ class Config:
             orders = [p for p, _ in zip(permutations(range(count)), range(MAX_ORDERS))]
         else:
             orders = [tuple(loops.index(loop) for loop in order) for order in candidates]
-        return self._define(name, [Order(tuple(order)) for order in orders], None, None)
+        return self._keep(name, self._choose(name, [Order(tuple(order)) for order in orders]))
 
     def define_annotate(
         self,
@@ -149,12 +151,11 @@ class Config:
                 f"the annotation {name!r} of {len(loops)} loops has no such candidate: {wrong or policy}",
                 hint=f"kinds: {', '.join(ANNOTATIONS)}; policies: {', '.join(POLICIES)}",
             )
-        return self._define(name, [Annotation(each) for each in kinds], None, None)
+        return self._keep(name, self._choose(name, [Annotation(each) for each in kinds]))
 
-    def _define(self, name: str, options: Sequence[Any], default: Any, wrap: Any) -> Any:
-        chosen = self._choose(name, options, default)
-        self._made[name] = chosen if wrap is None else wrap(chosen)
-        return self._made[name]
+    def _keep(self, name: str, chosen: T) -> T:
+        self._made[name] = chosen
+        return chosen
 
 
 def _factors(extent: int | None, count: int, limit: int, policy: str) -> Iterator[tuple[int, ...]]:

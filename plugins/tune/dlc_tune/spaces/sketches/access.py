@@ -65,12 +65,14 @@ class Access:
         def operand(load: Load) -> Operand:
             return Operand(load, coefficients(load.buffer, load.indices, axes))
 
+        result = element(body.buffer, body.indices)
+        assert isinstance(result, Load)
         return cls(
             block,
             tuple(a for a in block.axes if a.kind != "reduce"),
             tuple(a for a in block.axes if a.kind == "reduce"),
             tuple(operand(load) for load in loads if load.buffer is not body.buffer),
-            operand(element(body.buffer, body.indices)),
+            operand(result),
         )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import methodcaller
 
 from dlc_core.diag import ScheduleError
 from dlc_core.ir.expr import Call, const_value, post_order
@@ -31,7 +32,7 @@ def inline_pointwise(sketch: Sketch) -> None:
         if block in outputs or not is_pointwise(s.get(block)):
             continue
         readers = s.get_consumers(block)
-        if not readers or not sketch.is_legal(lambda trial, block=block: trial.compute_inline(block)):
+        if not readers or not sketch.is_legal(methodcaller("compute_inline", block)):
             continue
         often = _times(sketch, block, readers)
         again = any(s.get(reader).init for reader in readers) or _has_cost(s.get(block))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import methodcaller
 
 from dlc_core.diag import ScheduleError
 from dlc_core.schedule import BlockRV, LoopRV
@@ -97,7 +98,7 @@ class ThreadLoops:
         """The outermost loops, nested directly, whose iterations are independent."""
         s, found = sketch.s, []
         for loop in s.get_loops(block):
-            if not sketch.is_legal(lambda trial, loop=loop: trial.parallel(loop)):
+            if not sketch.is_legal(methodcaller("parallel", loop)):
                 break
             found.append(loop)
             if not isinstance(s.get_for(loop).body, For):
