@@ -16,10 +16,12 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+from dlc_backend_c import boards
+from dlc_backend_c.boards.measure import measure_cycles
 from dlc_backend_llvm.wasm.linking import find_linker
 
 import dlc_core as dlc
-from benchmarks import cold, exact, gpu, micro, numerics, wasm
+from benchmarks import cold, exact, gpu, micro, micro_cycles, numerics, wasm
 from benchmarks.chart import check_chart, write_chart
 from benchmarks.environment import environment
 from benchmarks.measure import Result, measure_case
@@ -299,6 +301,20 @@ def test_flash_and_memory_of_a_perceptron(tmp_path: Path) -> None:
     assert constants < small.flash <= fast.flash < constants + 4000
     assert 32 * 4 <= small.memory <= 512
     assert sizes["dlc `-opt-for=size`"][0].flash < small.flash
+
+
+@pytest.mark.skipif(boards.problem() is not None, reason=str(boards.problem()))
+def test_cycles_of_microcontrollers() -> None:
+    floats, quantized = (micro_cycles.model_cycles("mlp", "mps2-an386", given) for given in (False, True))
+    assert 0 < quantized < floats
+    layer = micro_cycles.LAYERS[-1]
+    data = micro_cycles.data_of(layer)
+    exe = dlc.compile(micro_cycles.module_of(layer, data), "c -mcpu=cortex-m4", cache=False)
+    sums = (data.x.astype(np.int32) - layer.zero) @ data.weights.astype(np.int32) + data.bias
+    scaled = np.rint(sums.astype(np.float32) * data.factors) - 128
+    _, (found,) = measure_cycles(exe, [data.x], "mps2-an386", timeout=60)
+    np.testing.assert_array_equal(found, np.clip(scaled, -128, 127).astype(np.int8))
+    assert "arm_fully_connected_s8(" in micro_cycles.call_text(layer, data)
 
 
 def test_gpus_are_measured(tmp_path: Path) -> None:

@@ -93,3 +93,15 @@ def test_integer_tiles_use_the_general_registers():
     assert replace(MACHINE, vector_bits=128).usable_integer_registers == MACHINE.vector_registers
     assert replace(MACHINE, integer_registers=0).usable_integer_registers == MACHINE.vector_registers
     assert replace(MACHINE, short_code=True).usable_integer_registers == 3
+
+
+def test_short_code_has_no_dot_products_around_borders():
+    """Tests for the border are inlined there, so groups of elements are not contiguous."""
+    x, w = param("x", tensor_type((1, 6, 9, 8), "uint8")), param("w", tensor_type((3, 3, 8, 4), "int8"))
+    found = {}
+    for padding in (None, (1, 1, 1, 1)):
+        y = std.conv(x, w, layout="NXC", kernel_layout="XIO", out_dtype="int32", padding=padding)
+        func = kernel_of(y, [x, w], constants=(1,))
+        scheduled = check_schedule(func, replace(MACHINE, short_code=True))
+        found[padding] = dots_per_iteration(scheduled.body)
+    assert found == {None: 1, (1, 1, 1, 1): 0}

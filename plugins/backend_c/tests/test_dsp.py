@@ -205,12 +205,15 @@ def test_int8_takes_fewer_cycles_than_float32(where):
 
 
 @needs_board
-def test_a_quantized_network_has_the_bits_of_the_reference():
-    """Convolutions, pooling and a mean; the result is dequantized bytes."""
+@pytest.mark.parametrize("options", ["", " -stream-rows=1", " -opt-for=size"])
+@pytest.mark.parametrize("activations", BYTES)
+def test_a_quantized_network_has_the_bits_of_the_reference(options, activations):
+    """Convolutions and pooling; the result is dequantized bytes."""
     net = networks.Net((1, 3, 16, 16)).conv(8, 3).op("max_pool", kernel=(2, 2), strides=(2, 2))
     net.conv(8, 3, groups=8).conv(12, 1).conv(9, 3, stride=2)
     floats = net.module()
     x = networks.feed(floats)
-    made = dlc.quantize(floats, calibration=[x])
-    _, (y,) = measure_cycles(dlc.compile(made, TARGET, cache=False), [x], "mps2-an386", timeout=60)
+    made = dlc.quantize(floats, calibration=[x], activations=activations)
+    exe = dlc.compile(made, f"{TARGET}{options}", cache=False)
+    _, (y,) = measure_cycles(exe, [x], "mps2-an386", timeout=60)
     np.testing.assert_array_equal(y, dlc.compile(made, "reference -level=tir", cache=False)(x))
