@@ -417,3 +417,11 @@ def test_records_are_kept_while_a_server_is_down(server, tmp_path, monkeypatch):
         assert database.add(made(3))
         assert left(tmp_path / "dlc") == []
         assert database.find()[1:] == [made(1), made(2), made(3)]
+
+
+def test_an_unfinished_line_of_a_killed_process_is_set_apart(tmp_path):
+    file = tmp_path / "records.db.unwritten-1-x.jsonl"
+    file.write_text(f"{to_line(made(1))}\n{to_line(made(2))[:500]}")
+    with Database(tmp_path / "records.db") as database:
+        assert database.find() == [made(1)]
+    assert left(tmp_path) == ["records.db.unwritten-1-x.refused"]

@@ -124,11 +124,19 @@ def _text(most: int = MAX_TEXT, empty: bool = True) -> Callable[[Any], str]:
             raise ValueError(f"it is a {type(value).__name__}, not a text")
         if len(value) > most or not (value or empty):
             raise ValueError(f"it has {len(value)} characters; between {int(not empty)} and {most} are legal")
-        if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        if "\0" in value or not _is_text(value):
             raise ValueError("it has a character that is no text")
         return value
 
     return check
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a pair of UTF-16
+        return False
+    return True
 
 
 def _hash(value: Any) -> str:

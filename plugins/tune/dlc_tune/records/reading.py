@@ -77,10 +77,13 @@ class SqliteSource:
         return f"{values.get('id')}:{values.get('changes')}"
 
     def chosen(self, target: str) -> Iterator[Record]:
-        query = f"SELECT {', '.join(rows.NAMES)} FROM dlc_records WHERE state = 'chosen' AND target = ?"
+        query = (
+            f"SELECT {', '.join(rows.NAMES)} FROM dlc_records "
+            "WHERE state = 'chosen' AND target = ? AND length(trace) <= ? ORDER BY id"
+        )
         with closing(self._connect()) as connection:
             connection.row_factory = sqlite3.Row
-            found = list(connection.execute(f"{query} ORDER BY id", (target,)))
+            found = list(connection.execute(query, (target, lines.MAX_LINE)))
         return _legal(dict(row) for row in found)
 
     def _connect(self) -> sqlite3.Connection:
