@@ -398,13 +398,15 @@ def test_a_postgresql_server_keeps_records_of_many_writers(server):
 
 def test_records_are_kept_while_a_server_is_down(server, tmp_path, monkeypatch):
     url, control = server
+    url = url.replace("tuner@", "tuner:secret@")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     func = double()
     with Database(url) as database:
         database.forget()
         database.add(record_of(func))
         with config.override({RECORDS_URL: url}):
-            assert "postgresql" in dlc.build(func, TARGET).explain().kernels[0].origin
+            origin = dlc.build(func, TARGET).explain().kernels[0].origin
+            assert origin.startswith("postgresql://127.0.0.1/postgres: 1.5 µs")
             control("stop")
             with pytest.warns(RecordsWarning, match="1 records are in"):
                 database.add(made(1))

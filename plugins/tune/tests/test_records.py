@@ -305,3 +305,12 @@ def test_a_damaged_database_leaves_the_choice_to_the_rules_with_a_warning(record
     with warnings.catch_warnings():  # once is enough
         warnings.simplefilter("error")
         assert dlc.build(double(25), TARGET).explain().kernels[0].rule == "cpu.map"
+
+
+def test_an_empty_file_has_no_records(records_path):
+    records_path.parent.mkdir()
+    records_path.touch()
+    assert dlc.build(double(), TARGET).explain().kernels[0].rule == "cpu.map"
+    with Database() as database:
+        database.add(record_of(double()))
+    assert dlc.build(double(), TARGET).explain().kernels[0].rule == "tuned"

@@ -114,6 +114,8 @@ def _table(states: str, target: str) -> Table:
     by_family: dict[str, list[Found]] = {}
     for source in sources():
         try:
+            if not source.state():
+                continue
             if source.state().startswith(UNREADABLE):
                 raise OSError(source.state())
             found = sorted(source.chosen(target), key=lambda one: (one.gain, -one.time))

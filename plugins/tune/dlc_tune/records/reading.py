@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from dlc_core.diag import DlcError
 from dlc_core.support.lazy import lazy
@@ -68,7 +69,8 @@ class SqliteSource:
             try:
                 self._known = files, self._counter()
             except sqlite3.Error as error:
-                self._known = files, f"{UNREADABLE}: {error}"
+                is_new = "no such table" in str(error)  # another process is about to make the tables
+                self._known = files, "" if is_new else f"{UNREADABLE}: {error}"
         return self._known[1]
 
     def _counter(self) -> str:
@@ -105,7 +107,8 @@ class ServerSource:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.name = url.partition("://")[0]
+        parts = urlsplit(url)  # the name is shown, so it has no password
+        self.name = f"{parts.scheme.partition('+')[0]}://{parts.hostname or ''}{parts.path}"
         self._known = ""
         self._until = -math.inf
 
@@ -114,7 +117,7 @@ class ServerSource:
             pause = FRESH
             try:
                 with database.Database(self.url, busy_seconds=BUSY) as found:
-                    self.name, self._known = str(found), found.state()
+                    self._known = found.state()
             except DlcError as error:
                 self._known, pause = f"{UNREADABLE}: {error.what}", RETRY
             self._until = time.monotonic() + pause
