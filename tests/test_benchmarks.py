@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -412,3 +413,20 @@ def test_sketches_are_compared_with_rules(tmp_path: Path) -> None:
         assert min(row["rule"], row["model"], row["default"], row["sketches"]) > 0
         assert row["ratio"] == pytest.approx(row["sketches"] / row["rule"])
         assert row["point"]
+
+
+def test_the_gain_of_tuning(tmp_path):
+    pytest.importorskip("dlc_tune", reason="the tuner is a plugin")
+    out = run(
+        "perceptron",
+        "--seconds",
+        "2",
+        "--space",
+        "decisions",
+        "-v",
+        cache=tmp_path,
+        module="benchmarks.tuning",
+    )
+    assert re.search(r"perceptron +[\d.]+ +[\d.]+ +\d\.\d{3} +\d\.\d{3} +\d+", out)
+    assert "geometric mean of the ratios of 1 models" in out
+    assert "known: " in run("nothing", cache=tmp_path, code=2, module="benchmarks.tuning")

@@ -157,10 +157,12 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     reload = partial(requested, model, request)
     store, key, parts = Store(), None, None
     early: list[tuple[job.Job, IRModule]] = []
-    keeps = _is_cacheable(model, request)
+    keeps_kernels = _keeps_kernels(model, request)
+    # A decider that is not a plugin's has no state; the kernels that its decisions lead to are the same.
+    keeps = keeps_kernels and (request.pass_context is None or request.pass_context.decider is None)
 
     def begin() -> tuple[job.Job, IRModule]:
-        return job.Job.of(request, keeps), reload()
+        return job.Job.of(request, keeps_kernels), reload()
 
     if keeps:
         # A large file whose digest is not known is most likely new.
@@ -213,17 +215,15 @@ def _release_memory(exe: Executable) -> None:
     return_free()
 
 
-def _is_cacheable(model: Any, request: CompileRequest) -> bool:
-    """Whether the cache is enabled, and a hit would have the same effects as a compile."""
+def _keeps_kernels(model: Any, request: CompileRequest) -> bool:
+    """Whether the cache is enabled, and a hit would have the same effects as the compile of a kernel."""
     enabled = request.cache
     if enabled is None:
         enabled = settings.cache and not isinstance(model, (IRModule, nodes.Function))
     pass_context = request.pass_context
     observed = request.watchers or request.importers or request.taps
     # Answers of a tuner without a state may change between compiles.  Rules have no stable names.
-    tuned = registry().schedule_state() is None or (
-        pass_context is not None and (pass_context.tuner or pass_context.decider)
-    )
+    tuned = registry().schedule_state() is None or (pass_context is not None and pass_context.tuner)
     entered = pass_context is not None and (
         pass_context.watchers or pass_context.rules or pass_context.schedule_rules
     )

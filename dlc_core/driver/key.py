@@ -116,10 +116,9 @@ def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] |
 
 def tuner_state(context: PassContext) -> str | None:
     """A text that changes whenever the schedules of a context's tuner may; None if there is no such text."""
-    known = registry()
-    if context.tuner not in (None, known.schedule) or context.decider not in (None, known.decide):
-        return None
-    return "" if context.tuner is None and context.decider is None else known.schedule_state()
+    if context.tuner is None:
+        return ""
+    return registry().schedule_state() if context.tuner == registry().schedule else None
 
 
 def _meaningful(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from dlc_core import driver
+from dlc_core.config import config
 from dlc_core.passes import PassContext
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.record import record
@@ -25,6 +26,7 @@ from dlc_core.version import __version__
 from dlc_tune.comparing_models import compare_models
 from dlc_tune.measuring.comparing import Ratios
 from dlc_tune.records.decision import SPACE, decision_key
+from dlc_tune.records.locations import OFF, RECORDS
 from dlc_tune.records.record import CHOSEN, Record, machine_of
 from dlc_tune.tasks import inputs_of
 
@@ -68,8 +70,9 @@ class GraphSearch:
 
     def compiled(self) -> Executable:
         """The model with the current answers, without schedules of a tuner."""
-        with PassContext.current().with_(tuner=lambda *_: None, decider=self.decide):
-            return driver.compile(self.model, self.where, cache=False, **self.options)
+        context = PassContext.current().with_(decider=self.decide)
+        with config.override({RECORDS: OFF}), context:
+            return driver.compile(self.model, self.where, cache=bool(config.cache), **self.options)
 
     @cached_property
     def untuned(self) -> Executable:

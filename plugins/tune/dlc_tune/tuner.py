@@ -20,6 +20,7 @@ from typing import Any
 from dlc_core.diag import UsageError
 from dlc_core.driver import find_target
 from dlc_core.plugin.registry import registry
+from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.graph_search import GraphSearch
@@ -38,6 +39,7 @@ SPACES = ("decisions", "mutations")
 STRATEGY = "evolutionary"
 SECONDS = 60.0
 TRIALS = 64
+MAX_BUILDERS = 4
 
 DatabaseLike = Store | str | Path | None
 """A database, its URL or its path; None is that of the setting `records`."""
@@ -184,7 +186,7 @@ def _measurer(measurer: Measurer | None, cluster: str | None, target: Any) -> It
         yield measurer
         return
     if cluster is None:
-        made: Measurer = LocalMeasurer()
+        made: Measurer = LocalMeasurer(builders=min(usable_cores(), MAX_BUILDERS))
     else:
         made = import_module("dlc_tune.measuring.cluster").measurer_for(cluster, find_target(target))
     try:
