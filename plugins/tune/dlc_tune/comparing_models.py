@@ -21,8 +21,9 @@ def compare_models(
     wrong = disagreement(ours.outputs, theirs.outputs)
     if wrong:
         return f"the results differ: {wrong}", None
-    number = calls_for(lambda count: time_calls(theirs, count), REPEAT_SECONDS)
-    pair = partial(sample, ours, number), partial(sample, theirs, number)
+    number = calls_for(partial(time_calls, theirs), REPEAT_SECONDS)
+    ours_timed, theirs_timed = (partial(sample, partial(time_calls, each), number) for each in (ours, theirs))
+    pair = ours_timed, theirs_timed
     return "", interleave(lambda: pair, 1, seconds)
 
 

@@ -121,6 +121,19 @@ def test_cold_caches_are_flushed_before_each_call(
     assert len(flushed) >= 3
 
 
+def test_devices_time_their_kernels(monkeypatch: pytest.MonkeyPatch, llvm_task: Task, tmp_path: Path) -> None:
+    pytest.importorskip("dlc_backend_opencl", reason="a device with memory of its own is needed")
+    path = tmp_path / "kernel.dlc"
+    here, there = Job(llvm_task.func, TARGET), Job(llvm_task.func, "opencl_simulated")
+    build_file(there, path)
+    run = Run(path, there)
+    assert (execute.device_seconds(run.exe, run.inputs, 2) or 0) > 0
+    monkeypatch.setattr(execute, "device_seconds", lambda exe, inputs, number: 7e-3 * number)
+    assert run.costs(Repeats(least=2)) == (7e-3, 7e-3)
+    build_file(here, path)
+    assert min(Run(path, here).costs(Repeats(least=2))) < 7e-3
+
+
 def test_flushing_writes_more_than_the_last_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execute, "cache_sizes", lambda: (1 << 10, 1 << 12, 1 << 16))
     monkeypatch.setattr(execute, "_evictor", None)

@@ -4,11 +4,12 @@
     costs = run.costs(Repeats())         seconds of a call, or costs by the measure of the target
     arrays = run.results()
 
-The time of a call is that of its kernels: inputs and outputs are bound before. Each repeat times as many
-calls as take about a millisecond. That is less than a time slice of the system, so most repeats are not
-interrupted on a busy machine; one that was is repeated. All runs of a kernel have their inputs and outputs at
-the same distances from each other, because stores and loads of addresses that differ by a multiple of 4096
-bytes disturb each other: the same code may take a third longer.
+The time of a call is that of its kernels. Devices with memory of their own time kernels themselves, if they
+can. On the others inputs and outputs are bound before. Each repeat times as many calls as take about a
+millisecond. That is less than a time slice of the system, so most repeats are not interrupted on a busy
+machine; one that was is repeated. All runs of a kernel have their inputs and outputs at the same distances
+from each other, because stores and loads of addresses that differ by a multiple of 4096 bytes disturb each
+other: the same code may take a third longer.
 
 Caches are not flushed by default: a kernel of a model reads activations that the kernel before it has just
 written, and weights that stay in the last-level cache if the model fits there. If the weights do not fit, a
@@ -24,7 +25,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,10 @@ from dlc_core.driver import open as open_artefact
 from dlc_core.op.declare import NDArray
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.call.bound import BoundCall
+from dlc_core.runtime.device import shares_memory
+from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.machine.resources import cache_sizes
+from dlc_core.runtime.measure.profile import COUNTER, DEVICE
 from dlc_core.runtime.measure.timing import time_calls
 from dlc_tune.measuring.job import Job
 from dlc_tune.measuring.kernel import inputs_of
@@ -47,6 +51,8 @@ from dlc_tune.measuring.vendor import Measure
 
 REPEAT_SECONDS = 0.001
 """The time of the calls of one repeat, about."""
+DEVICE_REPEAT_SECONDS = 0.02
+"""The same for devices that time their kernels."""
 TRIES = 4
 """How often a repeat that the system interrupts is timed again."""
 LINE, PAGE, STAGGER = 64, 4096, 320
@@ -107,11 +113,31 @@ class Run:
         if self._flush:
             self.call()
             return 1
-        return calls_for(lambda number: time_calls(self.call, number), REPEAT_SECONDS)
+        if self._has_device_clock:
+            # The time of calls around the kernels counts here: copies may take a thousand times as long.
+            wanted = DEVICE_REPEAT_SECONDS
+            return calls_for(lambda number: time_calls(partial(self._seconds, number)), wanted)
+        return calls_for(self._seconds, REPEAT_SECONDS)
 
     def sample(self, number: int | None = None) -> float:
         """The seconds of a call: the mean of `number` consecutive ones."""
-        return sample(self.call, number or self.number, flush_caches if self._flush else None)
+        number = number or self.number
+        if self._has_device_clock:  # interruptions of this process do not matter
+            return self._seconds(number) / number
+        return sample(self._seconds, number, flush_caches if self._flush else None)
+
+    @cached_property
+    def _has_device_clock(self) -> bool:
+        """Whether a device with memory of its own times its kernels. Copies from and to the host, which calls
+        contain, are no part of a kernel.
+        """
+        return not shares_memory(self.exe.device) and device_seconds(self.exe, self.inputs, 1) is not None
+
+    def _seconds(self, number: int) -> float:
+        """The seconds of `number` calls."""
+        if self._has_device_clock:
+            return device_seconds(self.exe, self.call.inputs, number) or 0.0
+        return time_calls(self.call, number)
 
     def costs(self, repeats: Repeats, best: float | None = None) -> tuple[float, ...]:
         """The costs of a call in repeats, until there are enough of them."""
@@ -145,6 +171,16 @@ class Run:
         return self._last
 
 
+def device_seconds(exe: Executable, inputs: Sequence[NDArray], number: int) -> float | None:
+    """The seconds of the kernels of `number` calls by the clock or the counter of the device; None if it has
+    none.
+    """
+    rows = exe.profile(inputs, runs=number, warmup=0).rows
+    if not rows or any(row.measured not in (DEVICE, COUNTER) for row in rows):
+        return None
+    return number * sum(row.milliseconds for row in rows) / 1e3
+
+
 def calls_for(seconds_of: Callable[[int], float], wanted: float) -> int:
     """The number of calls that take about `wanted` seconds. `seconds_of` times a number of calls; its first
     call, which loads code and memory, does not count.
@@ -158,8 +194,10 @@ def calls_for(seconds_of: Callable[[int], float], wanted: float) -> int:
         number = min(MAX_CALLS, max(number + 1, min(16 * number, int(number * wanted / taken))))
 
 
-def sample(call: Callable[[], object], number: int, before: Callable[[], object] | None = None) -> float:
-    """The mean seconds of `number` consecutive calls, after a call of `before`.
+def sample(
+    seconds_of: Callable[[int], float], number: int, before: Callable[[], object] | None = None
+) -> float:
+    """The mean seconds of `number` consecutive calls, which `seconds_of` times, after a call of `before`.
 
     If the system interrupts them, they are timed again, at most TRIES times, and the least mean counts.
     """
@@ -168,7 +206,7 @@ def sample(call: Callable[[], object], number: int, before: Callable[[], object]
         if before is not None:
             before()
         had = interruptions()
-        found.append(time_calls(call, number) / number)
+        found.append(seconds_of(number) / number)
         if interruptions() == had:
             return found[-1]
     return min(found)

@@ -35,8 +35,8 @@ from dlc_tune.measuring.job import MEMORY, OK, WRONG, Comparison, Job, Outcome
 from dlc_tune.measuring.noise import Repeats
 from dlc_tune.measuring.vendor import Measure
 
-LONG_SECONDS = 0.02
-"""Runs of this length are not opened again for each round."""
+SLOW_SECONDS = 0.2
+"""Artefacts whose opening and first runs take longer are not opened again for each round."""
 LOCK = "lock"
 """The file of a folder that the process locks that uses the folder."""
 LOCK_TRIES, LOCK_SECONDS = 20, 0.05
@@ -195,10 +195,10 @@ def _compare_costs(ours: Run, theirs: Run, measure: Measure, seconds: float) -> 
 
 
 def _compare_times(ours: Run, theirs: Run, seconds: float) -> Ratios:
-    """Compare times. Short runs are opened again in each round; of long ones, a round is a pair."""
+    """Compare times. Artefacts are opened again in each round. If they open slowly, or runs are long, a round
+    is a pair.
+    """
     number, other = ours.number, theirs.number
-    if number == 1 and ours.sample(1) > LONG_SECONDS:
-        return interleave(lambda: (ours.sample, theirs.sample), 1, seconds)
     rng = np.random.default_rng(0)
     spacers: list[object] = []
 
@@ -210,6 +210,10 @@ def _compare_times(ours: Run, theirs: Run, seconds: float) -> Ratios:
         opened[theirs].sample(other)
         return partial(opened[ours].sample, number), partial(opened[theirs].sample, other)
 
+    before = time.perf_counter()
+    first = begin()
+    if time.perf_counter() - before > SLOW_SECONDS:
+        return interleave(lambda: first, 1, seconds)
     return interleave(begin, PAIRS, seconds)
 
 
