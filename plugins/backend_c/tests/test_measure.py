@@ -17,6 +17,11 @@ from dlc_backend_c.micro import Session
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.diag import CodegenError, RuntimeFailure, UnsupportedError, UsageError
+from dlc_core.graph.node import Function, constant, param
+from dlc_core.ir.expr import Var
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.plugin.registry import registry
 
 needs_board = pytest.mark.skipif(boards.problem() is not None, reason=str(boards.problem()))
 A = np.arange(128, dtype=np.float32).reshape(8, 16)
@@ -180,3 +185,45 @@ def test_several_processes_measure_at_once():
         found = list(pool.map(one_measurement, range(4)))
     assert all(right for _, right in found)
     assert max(cycles for cycles, _ in found) - min(cycles for cycles, _ in found) <= 2
+
+
+def compiled(op: str, shape, dtype: str, options: str = ""):
+    """An executable of one operator."""
+    x = param("x", tensor_type(shape, dtype))
+    body = registry().ops[op].build(x)
+    module = IRModule({"main": Function("main", (x,), body, {"inputs": ("x",), "outputs": ("y",)})})
+    return dlc.compile(module, f"c -mcpu=cortex-m4{options}", cache=False)
+
+
+@needs_board
+@pytest.mark.parametrize(
+    ("op", "shape", "dtype"),
+    [
+        ("logical_not", (5, 7), "bool"),
+        ("relu", (5, 7), "bfloat16"),
+        ("neg", (5, 7), "int64"),
+        ("neg", (5, 7), "float64"),
+        ("neg", (), "float32"),
+        ("neg", (0, 3), "float32"),
+    ],
+)
+def test_dtypes_and_shapes(op, shape, dtype):
+    exe = compiled(op, shape, dtype)
+    x = np.random.default_rng(0).integers(0, 2, shape).astype(exe.inputs[0].type.dtype.numpy)
+    _, (y,) = measure_cycles(exe, [x], "mps2-an386", timeout=60)
+    wanted = {"logical_not": np.logical_not, "neg": np.negative, "relu": np.abs}[op](x)
+    assert (y.shape, y.dtype) == (wanted.shape, wanted.dtype)
+    np.testing.assert_array_equal(y, wanted)
+
+
+@needs_board
+def test_models_that_cannot_be_measured_are_refused():
+    symbolic = compiled("neg", (Var("n", "int64"), 4), "float32")
+    with pytest.raises(UnsupportedError, match="fixed sizes"):
+        measure_cycles(symbolic, [A], "mps2-an386", timeout=60)
+    x = param("x", tensor_type((4, 4), "float32"))
+    body = registry().ops["matmul"].build(x, constant(A[:4, :4]))
+    module = IRModule({"main": Function("main", (x,), body, {"inputs": ("x",), "outputs": ("y",)})})
+    separate = dlc.compile(module, "c -mcpu=cortex-m4 -weights=binary", cache=False)
+    with pytest.raises(UnsupportedError, match="separate file"):
+        measure_cycles(separate, [A[:4, :4]], "mps2-an386", timeout=60)
