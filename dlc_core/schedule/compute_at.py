@@ -9,8 +9,19 @@ from dataclasses import replace
 from dlc_core.arith.analyzer import Analyzer
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import BOOL
-from dlc_core.ir.expr import Expr, Var, const, const_value, free_vars, logical_and, maximum, minimum
+from dlc_core.ir.expr import (
+    Expr,
+    Var,
+    const,
+    const_value,
+    free_vars,
+    logical_and,
+    maximum,
+    minimum,
+    substitute,
+)
 from dlc_core.schedule.compact import contains, exact_box
+from dlc_core.schedule.conditions import conditions_on_axes
 from dlc_core.schedule.dependence import check_free_axes, check_independent, check_not_recurrent
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.query import read_by, readers, writers, written_by
@@ -70,7 +81,8 @@ def compute_at(
         ready = _parts_with(inside, writers(program, read_by(block)))
         first = _checked_index(program, at, index, max(ready, default=-1) + 1, first, what)
     analyzer = program.analyzer(at, inside=True)
-    nest = _nest(block, _needed(program, block, at, analyzer, what), analyzer, units)
+    kept = _conditions(program, block, at, what)
+    nest = _nest(block, _needed(program, block, at, analyzer, what), analyzer, units, kept)
     program.replace({block: EMPTY_STMT})
     for buffer in buffers if not late else ():
         found = program.tree.allocs[buffer]
@@ -136,7 +148,7 @@ def reverse_compute_at(
         changed = [b for b in writers(program, touched) if b is not block and b not in inner]
         before = [i for i in _parts_with(inside, [*users, *changed]) if i >= position]
         position = _checked_index(program, at, index, position, min(before, default=len(inside)), what)
-    nest = _nest(block, spans, analyzer, units)
+    nest = _nest(block, spans, analyzer, units, _conditions(program, block, at, what))
     program.replace({block: EMPTY_STMT})
     _insert_at(program, target, position, nest, [])
 
@@ -381,10 +393,18 @@ def _shift(index: Expr, axes: dict[Var, IterVar], analyzer: Analyzer) -> tuple[I
     return None if used[0] in free_vars(offset) else (axes[used[0]], offset)
 
 
-def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer, units: bool) -> Stmt:
+def _conditions(program: Program, block: Block, at: For, what: str) -> list[Expr]:
+    """The conditions on axes that a block keeps inside a loop."""
+    around = [s.var for s in program.tree.path(at) if isinstance(s, For)]
+    return conditions_on_axes(program, block, around, what)
+
+
+def _nest(
+    block: Block, parts: dict[Var, Part], analyzer: Analyzer, units: bool, conditions: Sequence[Expr]
+) -> Stmt:
     """One new loop for each axis, over its required part, or over the whole domain if there is none.
 
-    With `units`, axes of one point also get a loop.
+    With `units`, axes of one point also get a loop. `conditions` on the axes are kept.
     """
     values: list[Expr] = []
     loops: list[tuple[Var, Expr, Expr]] = []
@@ -407,7 +427,8 @@ def _nest(block: Block, parts: dict[Var, Part], analyzer: Analyzer, units: bool)
             if part is not None and part.limit is not None:
                 value = values[-1]
                 predicate = logical_and(predicate, part.limit.low <= value, value <= part.limit.high)
-        predicate = analyzer.simplify(predicate)
+        by_axis = {axis.var: value for axis, value in zip(block.axes, values, strict=True)}
+        predicate = analyzer.simplify(logical_and(predicate, *(substitute(c, by_axis) for c in conditions)))
     body: Stmt = replace(block, values=tuple(values), predicate=predicate)
     for var, begin, extent in reversed(loops):
         body = loop(var, extent, body, begin=begin)

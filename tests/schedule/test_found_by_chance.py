@@ -195,3 +195,25 @@ def test_later_readers_of_one_of_two_results():
     (i,) = sch.get_loops(BlockRV("first"))
     sch.compute_at(BlockRV("both"), i)
     check_schedule_trace(func, {}, sch)
+
+
+@pytest.mark.parametrize("is_split", [False, True], ids=["whole loops", "split loops"])
+def test_conditions_of_padded_layouts_stay_with_a_block_that_moves(is_split):
+    """The last row of the layout has no second element: its copy was read out of bounds."""
+    a = te.placeholder((3, 6), name="A")
+    k = te.reduce_axis(6, "k")
+    func = te.create_prim_func([a], [te.compute((3, 2), lambda i, j: te.sum(a[i, k] * 1.0, axis=k), "y")])
+    sch = Schedule(func)
+    copy = sch.cache_read(Y, "A", "global")
+    sch.transform_layout(Y, "A_global", lambda i, j: (j, i % 2, i // 2))
+    i, j, step = sch.get_loops(Y)
+    sch.reorder(j, i, step)
+    if is_split:
+        sch.split(sch.get_loops(copy)[-1], [None, 2])
+        sch.split(sch.get_loops(copy)[0], [None, 4])
+    sch.compute_at(copy, j)
+    assert "where o2 * 2 + o1 < 3" in sch.show()
+    check_schedule_trace(func, {}, sch)
+    sch.compute_at(copy, i)  # each iteration needs one column, whose elements exist
+    assert "where" not in sch.show()
+    check_schedule_trace(func, {}, sch)

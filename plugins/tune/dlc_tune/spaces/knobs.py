@@ -62,6 +62,9 @@ class Knob:
 
     value: Any
 
+    def __str__(self) -> str:
+        return str(self.value)
+
     @property
     def val(self) -> Any:
         """The value, by AutoTVM's name."""

@@ -62,7 +62,8 @@ class Access:
         axes = [axis.var for axis in block.axes]
         loads = dict.fromkeys(e for e in post_order(body.value) if isinstance(e, Load))
 
-        def operand(load: Load) -> Operand:
+        def operand(load: Expr) -> Operand:
+            assert isinstance(load, Load)
             return Operand(load, coefficients(load.buffer, load.indices, axes))
 
         result = element(body.buffer, body.indices)

@@ -64,8 +64,6 @@ def place(sketch: Sketch, block: BlockRV) -> None:
     readers = s.get_consumers(block)
     if not readers or block in s.get_output_blocks() or len(s.get_loops(block)) != len(s.get(block).axes):
         return
-    if const_value(s.get(block).predicate) != 1:
-        return  # a padded layout has a condition on several axes, which `compute_at` does not keep
     before = _iterations(s, block)
     found: dict[str, LoopRV | None] = {ROOT: None}
     default = ROOT
