@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from enum import Enum
@@ -20,7 +20,7 @@ from dlc_core.diag import UsageError
 from dlc_core.schedule import Trace
 from dlc_tune.records.database import Database
 from dlc_tune.records.errors import DatabaseError
-from dlc_tune.records.found import cost_text
+from dlc_tune.records.found import cost_text, sizes_text
 from dlc_tune.records.lines import to_line
 from dlc_tune.records.locations import file_of, url_of
 from dlc_tune.records.pack import best_of_each, write_package
@@ -280,12 +280,12 @@ def _select(database: Database, kernel: str | None, target: str | None, state: S
 
 
 def _row(one: Record) -> dict[str, Any]:
-    costs = ("" if cost is None else cost_text(cost, one.unit) for cost in (one.seconds, one.default_seconds))
-    measured, default = costs
+    costs = (one.seconds, one.default_seconds)
+    measured, default = ("" if cost is None else cost_text(cost, one.unit) for cost in costs)
     return {
         "kernel": one.name,
         "hash": one.kernel[:8],
-        "sizes": _sizes(one.extents),
+        "sizes": sizes_text(one.extents),
         "target": one.target,
         "state": one.state if one.outcome == "ok" else one.outcome,
         "cost": measured,
@@ -294,10 +294,6 @@ def _row(one: Record) -> dict[str, Any]:
         "space": one.space,
         "time": _when(one),
     }
-
-
-def _sizes(extents: Sequence[int]) -> str:
-    return "×".join(map(str, extents[:8])) + ("…" if len(extents) > 8 else "")
 
 
 def _when(one: Record) -> str:

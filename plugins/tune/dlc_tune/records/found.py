@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from dlc_core.support.record import record
 from dlc_core.target import Target
@@ -45,6 +46,11 @@ def difference(found: Record, target: Target) -> str:
     return ""
 
 
+def sizes_text(extents: Sequence[int]) -> str:
+    """The sizes of a kernel, at most eight, such as `32×48×40`."""
+    return "×".join(map(str, extents[:8])) + ("…" if len(extents) > 8 else "")
+
+
 def cost_text(cost: float, unit: str) -> str:
     """A cost with its unit, such as `12.3 µs`."""
     if unit != "seconds":
@@ -55,4 +61,4 @@ def cost_text(cost: float, unit: str) -> str:
     return f"{cost * 1e9:.3g} ns"
 
 
-__all__ = ["Found", "cost_text", "difference"]
+__all__ = ["Found", "cost_text", "difference", "sizes_text"]

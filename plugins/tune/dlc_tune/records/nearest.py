@@ -22,7 +22,7 @@ from dlc_tune.choices import replay
 from dlc_tune.ranking.predict import Predictor
 from dlc_tune.records.checks import CheckedTrace
 from dlc_tune.records.family import NEAR, distance
-from dlc_tune.records.found import Found, cost_text, difference
+from dlc_tune.records.found import Found, cost_text, difference, sizes_text
 from dlc_tune.space import Candidate, candidate
 from dlc_tune.task import Task
 
@@ -75,7 +75,9 @@ def nearest(
             ratio = seconds / default
             expected = expected_ratio(ratio, one.record.gain, far)
             if ratio <= WORST and expected < GAIN and (best is None or expected < best.expected):
-                what = "" if is_same else f"nearest record, {_sizes(one)}"
+                what = (
+                    "" if is_same else f"nearest record, {one.record.name} {sizes_text(one.record.extents)}"
+                )
                 why = "; ".join(filter(None, (what, difference(one.record, task.target))))
                 best = _Near(one, made[0], why, seconds, ratio, expected)
     if best is None:
@@ -132,11 +134,6 @@ def _transferred(one: Found, task: Task) -> tuple[Trace, PrimFunc] | None:
     except Exception:  # noqa: BLE001 (a space of a plugin; a compile without its schedule is as correct)
         return None
     return (found.trace, found.func) if isinstance(found, Candidate) else None
-
-
-def _sizes(one: Found) -> str:
-    sizes = "×".join(map(str, one.record.extents[:8]))
-    return f"{one.record.name} {sizes}".strip() + ("…" if len(one.record.extents) > 8 else "")
 
 
 __all__ = ["nearest"]

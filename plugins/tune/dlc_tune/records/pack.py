@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dlc_core.diag import UsageError
 from dlc_core.hooks import API_VERSION
-from dlc_tune.records.found import cost_text
+from dlc_tune.records.found import cost_text, sizes_text
 from dlc_tune.records.record import CHOSEN, Record
 from dlc_tune.records.transfer import export_lines
 
@@ -164,11 +164,15 @@ def _targets(records: Sequence[Record]) -> str:
 def _kernels(records: Sequence[Record]) -> str:
     rows = ["| kernel | sizes | target | time | default |", "| --- | --- | --- | ---: | ---: |"]
     for one in records[:LISTED]:
-        sizes = "×".join(map(str, one.extents[:8])) + ("…" if len(one.extents) > 8 else "")
         costs = (
             "" if cost is None else cost_text(cost, one.unit) for cost in (one.seconds, one.default_seconds)
         )
-        cells = (one.name.replace("|", "/") or one.kernel[:12], sizes, f"`{one.target}`", *costs)
+        cells = (
+            one.name.replace("|", "/") or one.kernel[:12],
+            sizes_text(one.extents),
+            f"`{one.target}`",
+            *costs,
+        )
         rows.append(f"| {' | '.join(cells)} |")
     rows += [f"\nand {len(records) - LISTED} more"] if len(records) > LISTED else []
     return "\n".join(rows)
