@@ -26,12 +26,26 @@ from dlc_tune.measuring.local import LocalMeasurer
 from dlc_tune.task import Task
 from dlc_tune.testing import faults, full_disk
 
+from dlc_core import te
+from dlc_core.backend.compiler import compiler_problem
+from dlc_core.ir.expr import Var
+
 TARGET = "llvm -num-threads=1"
+
+
+def opencl_problem() -> str | None:
+    """Why no OpenCL device can be used here."""
+    reason = "the OpenCL backend is not installed"
+    found: str | None = pytest.importorskip("dlc_backend_opencl.platforms", reason=reason).problem()
+    return found
+
+
+DEVICES = {"c": compiler_problem, "opencl": opencl_problem}
 
 
 @pytest.fixture(scope="module")
 def measurer() -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(timeout=20.0, compare_seconds=0.3, memory_bytes=3 << 30, setup=faults) as made:
+    with LocalMeasurer(timeout=20.0, compare_seconds=1.0, memory_bytes=3 << 30, setup=faults) as made:
         yield made
 
 
@@ -90,12 +104,15 @@ def test_a_failure_is_of_one_job(
 
 
 def test_a_process_that_hangs_is_ended(llvm_task: Task) -> None:
-    with LocalMeasurer(timeout=4.0, setup=faults) as measurer:
+    with LocalMeasurer(timeout=60.0, setup=faults) as measurer:
         list(measurer.measure([job_of(llvm_task)]))  # starts the processes
-        outcomes = dict(measurer.measure([job_of(llvm_task, "run_hang"), job_of(llvm_task)]))
-    assert outcomes[0].state == TIMEOUT
-    assert "4 s" in outcomes[0].why
-    assert outcomes[1].state == OK
+        measurer.timeout = 3.0
+        ((_, outcome),) = measurer.measure([job_of(llvm_task, "run_hang")])
+        assert outcome.state == TIMEOUT
+        assert "3 s" in outcome.why
+        measurer.timeout = 60.0
+        ((_, outcome),) = measurer.measure([job_of(llvm_task)])
+        assert outcome.state == OK
 
 
 @pytest.mark.parametrize("stage", ["build", "run"])
@@ -104,7 +121,14 @@ def test_a_killed_process_loses_only_its_job(llvm_task: Task, stage: str) -> Non
         list(measurer.measure([job_of(llvm_task)]))
         process = (measurer._builders if stage == "build" else measurer._runners)[0]
         victim = process.pid
-        threading.Timer(1.0, os.kill, (victim, signal.SIGKILL)).start()
+
+        def kill() -> None:
+            while not list(Path(measurer._folder).glob(f"{victim}-2.task")):
+                time.sleep(0.05)
+            time.sleep(0.5)  # the process takes the task
+            os.kill(victim, signal.SIGKILL)
+
+        threading.Thread(target=kill).start()
         outcomes = dict(measurer.measure([job_of(llvm_task, f"{stage}_hang"), job_of(llvm_task)]))
         assert process.pid != victim
     assert outcomes[0].state == CRASH
@@ -183,3 +207,32 @@ def alive(pid: int) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def test_symbolic_dims_are_measured_at_the_sizes_of_the_job(measurer: LocalMeasurer) -> None:
+    n = Var("n")
+    x = te.placeholder((n, 16), name="x")
+    func = te.create_prim_func([x], [te.compute((n, 16), lambda i, j: te.exp(x[i, j]), "y")], "grow")
+    jobs = [Job(func, TARGET, sizes={"n": size}) for size in (2, 4000)]
+    outcomes = dict(measurer.measure([*jobs, Job(func, TARGET)]))
+    assert [outcomes[number].state for number in range(3)] == [OK, OK, BUILD]
+    assert (outcomes[1].best or 0) > 10 * (outcomes[0].best or 1)
+    assert "no size for the dim 'n'" in outcomes[2].why
+
+
+@pytest.mark.parametrize("target", ["reference", "c", "opencl"])
+def test_other_targets(measurer: LocalMeasurer, task: Task, target: str) -> None:
+    problem = DEVICES[target]() if target in DEVICES else None
+    if problem:
+        pytest.skip(problem)
+    default = Job(task.func, target)
+    outcomes = dict(measurer.measure([default, Job(task.func, target, unrolled(task))]))
+    assert outcomes[0].state == OK, outcomes[0].why
+    if target == "c":
+        assert outcomes[1].state == OK, outcomes[1].why
+        comparison = measurer.compare(default, Job(task.func, target, unrolled(task)))
+        assert comparison.state == OK, comparison.why
+        assert comparison.same_results
+    else:  # the reference has no schedules, and a launch needs threads
+        assert outcomes[1].state == BUILD
+        assert outcomes[1].why
