@@ -42,7 +42,7 @@ from dlc_core.schedule import Trace
 from dlc_core.tir.stmt import PrimFunc
 
 TARGET = "llvm -num-threads=1"
-SCHEDULES = 40
+SCHEDULES = 42
 """The schedules of a kernel."""
 ATTEMPTS = 20
 """The points that are made at most for each schedule."""
@@ -70,6 +70,7 @@ MODELS: Mapping[str, Callable[[], Model]] = {
     "gemm 128×256×256": lambda: (nn.Linear(256, 256), (128, 256)),
     "gemm 49×512×1024": lambda: (nn.Linear(1024, 512), (49, 1024)),
     "gemm 384×384×96": lambda: (nn.Linear(96, 384), (384, 96)),
+    "gemm 512×512×512": lambda: (nn.Linear(512, 512), (512, 512)),
     "gemv 1×1000×512": lambda: (nn.Linear(512, 1000), (1, 512)),
     "gemm 8×512×512": lambda: (nn.Linear(512, 512), (8, 512)),
     "products 8×64×64×64": lambda: (Of(lambda x: nn.matmul(x, x)), (8, 64, 64)),
@@ -78,6 +79,7 @@ MODELS: Mapping[str, Callable[[], Model]] = {
     "conv 1×1 128 14×14": lambda: (nn.Conv2d(64, 128, 1), (1, 64, 14, 14)),
     "conv 7×7 3 64×64": lambda: (nn.Conv2d(3, 32, 7, stride=2, padding=3), (1, 3, 64, 64)),
     "conv 5×5 16 32×32": lambda: (nn.Conv2d(16, 24, 5, padding=2), (1, 16, 32, 32)),
+    "conv 1×1 256 28×28": lambda: (nn.Conv2d(512, 256, 1), (1, 512, 28, 28)),
     "depthwise 3×3 96 28×28": lambda: (nn.Conv2d(96, 96, 3, padding=1, groups=96), (1, 96, 28, 28)),
     "max_pool 3×3 64 56×56": lambda: (nn.MaxPool2d(3, 2, padding=1), (1, 64, 56, 56)),
     "avg_pool 2×2 64 56×56": lambda: (nn.AvgPool2d(2), (1, 64, 56, 56)),

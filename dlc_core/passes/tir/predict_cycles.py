@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import ClassVar
 
 from dlc_core.ir.buffer import Buffer
@@ -89,7 +90,8 @@ def issue_parts(func: PrimFunc, machine: Description) -> IssueParts | None:
     depend on dims.
 
     Loads, stores, vector arithmetic and scalar arithmetic are issued at the same time, each at its own rate.
-    Iterations that read what the one before stored wait for it.
+    Loops of kind "unrolled" that are not unrolled yet count as the code that they become.  Iterations that
+    read what the one before stored wait for it.
     """
     counter = _Counter(func, machine)
     counter.visit(func.body)
@@ -102,6 +104,10 @@ def issue_cycles(func: PrimFunc, machine: Description) -> float | None:
     """Return the cycles of `issue_parts` in total; None if they depend on dims."""
     parts = issue_parts(func, machine)
     return None if parts is None else parts.cycles
+
+
+_Copies = tuple[int, Var, int]
+"""An unrolled loop: its index among the enclosing loops, its variable, and its extent."""
 
 
 class _Counter:
@@ -124,8 +130,13 @@ class _Counter:
         self._registers = _registers(func)
         self._times = [1.0]
         """How often the body of each enclosing loop runs; the outermost is the function."""
+        self._innermost = [0]
+        """The indices in `_times` of the enclosing loops that are not unrolled."""
         self._level: dict[Expr, int] = {}
-        """The innermost loop that each variable or expression depends on, by its index in `_times`."""
+        """The innermost loop, not unrolled, that each variable or expression depends on, by its index in
+        `_times`."""
+        self._copies: dict[Expr, frozenset[_Copies]] = {}
+        """The unrolled loops that each variable or expression depends on."""
         self._of_loop: list[list[Expr]] = [[]]
         self._waits: list[float] = [0.0]
         """The cycles for which an iteration of each loop waits for the one before."""
@@ -138,6 +149,8 @@ class _Counter:
             if isinstance(stmt, Let):
                 self._expressions((stmt.value,))
                 self._level[stmt.var] = self._level.get(stmt.value, 0)
+                if stmt.value in self._copies:
+                    self._copies[stmt.var] = self._copies[stmt.value]
                 if loads_in(stmt.value):
                     self._data.add(stmt.var)
             stmt = stmt.body
@@ -166,28 +179,39 @@ class _Counter:
             self.is_unknown = True
             return
         self._expressions((loop.begin, loop.extent))
-        self.scalar += ISSUE.loop_cycles * self._times[-1]
-        self._level[loop.var] = len(self._times)
+        is_loop = loop.kind != "unrolled"
+        if is_loop:
+            self.scalar += ISSUE.loop_cycles * self._times[-1]
+            self._level[loop.var] = len(self._times)
+        else:
+            self._copies[loop.var] = frozenset({(len(self._times), loop.var, extent)})
         if begin is not None:
             self._middle[loop.var] = const(begin + extent // 2, loop.var.dtype)
         self._times.append(self._times[-1] * max(0, extent))
         self._of_loop.append([])
-        self.scalar += ISSUE.iteration_cycles * self._times[-1]
+        if is_loop:
+            self.scalar += ISSUE.iteration_cycles * self._times[-1]
+            self._innermost.append(len(self._times) - 1)
         self._waits.append(0.0)
         self.visit(loop.body)
-        self.carried += self._waits.pop() * self._times.pop()
+        wait, times = self._waits.pop(), self._times.pop()
+        if is_loop:
+            self._innermost.pop()
+            self.carried += wait * times
+        else:
+            self._waits[-1] = max(self._waits[-1], wait)
         for e in self._of_loop.pop():
             self._level.pop(e, None)
 
     def _carry(self, store: Store) -> None:
         """Count a store to memory of which the next iteration may read the same element."""
-        if store.buffer in self._registers or len(self._times) == 1:
+        if store.buffer in self._registers or len(self._innermost) == 1:
             return
         same = [e for e in loads_in(store.value) if e.buffer is store.buffer and e.indices == store.indices]
         index = store.indices[-1] if store.indices else None
         if not same or index is None:
             return
-        known = self._level.get(index, 0) < len(self._times) - 1
+        known = self._level.get(index, 0) < self._innermost[-1]
         if known or not self._data.isdisjoint(post_order(index)):
             self._waits[-1] = ISSUE.forward_cycles + self._rates.fma_latency
 
@@ -197,10 +221,16 @@ class _Counter:
         for e in order:
             level = max((self._level.get(child, 0) for child in e.children), default=0)
             if isinstance(e, Load) and e.buffer in self._written:
-                level = len(self._times) - 1
+                level = self._innermost[-1]
             self._level[e] = level
             self._of_loop[level].append(e)
-            self._expression(e, self._times[level] * part.get(e, 1.0))
+            times = self._times[level] * part.get(e, 1.0)
+            if self._copies:
+                copies = frozenset[_Copies]().union(*(self._copies.get(child, ()) for child in e.children))
+                if copies:
+                    self._copies[e] = copies
+                    times *= prod(extent for depth, _, extent in copies if depth > level)
+            self._expression(e, times)
 
     def _uncounted(self, roots: Sequence[Expr]) -> list[Expr]:
         """Return the operations that have not been counted, operands first.
@@ -300,8 +330,10 @@ class _Counter:
 
 
 def _registers(func: PrimFunc) -> set[Buffer]:
-    """Return the temporaries that code generators keep in registers: all of their indices are constant."""
+    """Return the temporaries that code generators keep in registers: all of their indices are constant when
+    loops are unrolled."""
     found = {one.buffer for one in stmts_of(func.body, Alloc)}
+    steps = {loop.var: const(0) for loop in stmts_of(func.body, For) if loop.kind == "unrolled"}
     for stmt in stmts(func.body):
         accesses: list[Load | Store] = [*loads_in(*exprs_of(stmt))]
         if isinstance(stmt, Store):
@@ -309,7 +341,7 @@ def _registers(func: PrimFunc) -> set[Buffer]:
         for access in accesses:
             if access.buffer in found:
                 bases = (i.base if isinstance(i, Ramp) else i for i in access.indices)
-                if any(const_value(base) is None for base in bases):
+                if any(const_value(substitute(base, steps) if steps else base) is None for base in bases):
                     found.remove(access.buffer)
     return found
 

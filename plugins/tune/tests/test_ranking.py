@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from dlc_tune.measuring.job import CRASH, OK
 from dlc_tune.ranking import analytic_ranker, default_ranker, features_text, learned_ranker, model
-from dlc_tune.ranking.accesses import unique_bytes
 from dlc_tune.ranking.features import NAMES, Features
 from dlc_tune.ranking.learned import LearnedRanker
 from dlc_tune.ranking.notes import row_of, text_of
+from dlc_tune.ranking.touched import Lines, touched
 from dlc_tune.ranking.train import train
 from dlc_tune.ranking.weights import load_weights, problem_of, save_weights
 from dlc_tune.records.lines import write_lines
@@ -140,7 +140,17 @@ def test_symbolic_dims_have_the_sizes_of_the_task():
     ids=["row", "same", "rows", "strided", "windows", "matrix"],
 )
 def test_distinct_bytes_are_counted_in_cache_lines(dims, expected):
-    assert unique_bytes(dims, 4, 64) == expected
+    assert touched(dims, 4, Lines(64)).bytes == expected
+
+
+def test_rows_at_powers_of_two_take_the_room_of_all_sets():
+    rows = touched([(512, 64), (1, 16)], 4, Lines(64, 4096))
+    padded = touched([(528, 64), (1, 16)], 4, Lines(64, 4096))
+    assert rows.bytes == padded.bytes == 64 * 64
+    assert rows.run == padded.run == 64
+    # Rows 2048 bytes apart are mapped to 2 of 64 sets: 1/32 of the cache.
+    assert rows.room == 32 * rows.bytes
+    assert padded.room == padded.bytes
 
 
 def test_the_analytic_ranker_prefers_vectors(gemm, candidates):
@@ -151,7 +161,7 @@ def test_the_analytic_ranker_prefers_vectors(gemm, candidates):
 
 
 def test_candidates_that_the_compiler_refuses_come_last(gemm, candidates):
-    body = For(Var("i"), const(0), Var("n"), gemm.func.body, "unrolled")
+    body = For(Var("i"), const(0), Var("n"), gemm.func.body, "vectorized")
     broken = Candidate("test", {}, (), candidates[1].trace, replace(gemm.func, body=body))
     scores = analytic_ranker().scores(gemm, [candidates[0], broken])
     assert np.isfinite(scores[0])

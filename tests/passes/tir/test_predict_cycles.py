@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlc_core.passes.tir.predict_cycles import issue_cycles
+from dlc_core.passes.tir.predict_cycles import issue_cycles, issue_parts
+from dlc_core.passes.tir.unroll import unroll_loops
 from dlc_core.script import T
 from dlc_core.target import Description
 from dlc_core.target.heuristics import ISSUE
@@ -155,3 +156,39 @@ def test_loops_that_depend_on_dims_have_no_prediction():
             b[i] = a[i]
 
     assert issue_cycles(symbolic, WIDE) is None
+
+
+def test_loops_that_will_be_unrolled_count_as_their_code():
+    @T.prim_func
+    def tile(a: T.Buffer((1 << 14,), "float32"), b: T.Buffer((1 << 10,), "float32"),
+             c: T.Buffer((1 << 8,), "float32")):  # fmt: skip
+        acc = T.alloc_buffer((64,), "float32", scope="local")
+        for i in T.unroll(4):
+            acc[T.ramp(i * 16, 1, 16)] = T.broadcast(T.float32(0.0), 16)
+        for k in range(1 << 6):
+            for i in T.unroll(4):
+                for j in T.unroll(2):
+                    acc[T.ramp(i * 16, 1, 16)] = (
+                        acc[T.ramp(i * 16, 1, 16)]
+                        + T.broadcast(a[k * 4 + i], 16) * b[T.ramp(k * 16 + j * 1024, 1, 16)]
+                    )
+        for i in T.unroll(4):
+            c[T.ramp(i * 16, 1, 16)] = acc[T.ramp(i * 16, 1, 16)]
+
+    rolled = issue_parts(tile, WIDE)
+    unrolled = issue_parts(unroll_loops(tile), WIDE)
+    assert rolled is not None
+    assert unrolled is not None
+    assert rolled.loads == pytest.approx(unrolled.loads, rel=1e-6)  # each operand once in an iteration of k
+    assert rolled.stores == unrolled.stores
+    assert rolled.vector == pytest.approx(unrolled.vector, rel=0.01)
+    assert rolled.carried == unrolled.carried == 0.0
+    assert rolled.cycles == pytest.approx(unrolled.cycles, rel=0.01)
+
+
+def test_the_parts_of_cycles_make_up_the_whole():
+    parts = issue_parts(strided, WIDE)
+    assert parts is not None
+    assert parts.loads > max(parts.vector, parts.stores, parts.scalar)
+    others = parts.vector + parts.stores + parts.scalar
+    assert cycles(strided) == pytest.approx(parts.loads + ISSUE.overlap * others)

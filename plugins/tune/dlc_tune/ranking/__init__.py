@@ -2,7 +2,7 @@
 
 ranker      the interface of rankers
 lowered     the lowered program of a candidate
-accesses    the accesses of its statements; reuse: their reuse distances
+accesses    the accesses of its statements; touched: the memory that they reach; reuse: reuse distances
 predict     the time that the core's cost model predicts
 features    what a learned model sees of a lowered program
 analytic    the ranker that needs no library

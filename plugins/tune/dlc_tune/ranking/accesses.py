@@ -1,7 +1,7 @@
 """The statements of lowered loops with their accesses: their strides, and their distinct bytes at each loop.
 
-    found = statements(lowered.loops, line=64)
-    found[0].accesses[0].unique          bytes of distinct cache lines, at each loop
+    found = statements(lowered.loops, Lines.of(description))
+    found[0].accesses[0].touched         the memory that it reaches, at each loop
 
 Indices are affine functions of loop variables, as far as these features see: quotients are scaled, the sides
 of minima count alike, and addresses that are data are gathers.
@@ -10,7 +10,7 @@ of minima count alike, and addresses that are data are gathers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 
 from dlc_core.ir.buffer import Buffer
@@ -33,6 +33,7 @@ from dlc_core.ir.expr import (
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import Alloc, Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View
 from dlc_tune.ranking.operations import operations
+from dlc_tune.ranking.touched import Lines, Touched, touched
 
 Strides = Mapping[Var, float]
 """The elements by which an index moves when a variable grows by one."""
@@ -63,9 +64,8 @@ class Access:
     """Whether the address is data."""
     in_register: bool
     """Whether code generators keep the element in a register."""
-    unique: tuple[float, ...]
-    """The bytes of distinct cache lines that the loops from each one inwards access; the last entry is that
-    of one iteration."""
+    touched: tuple[Touched, ...]
+    """The memory that the loops from each one inwards access; the last entry is that of one iteration."""
 
     @property
     def innermost(self) -> float:
@@ -98,18 +98,17 @@ class Statement:
         return math.prod([loop.extent for loop in self.loops if loop.kind == kind])
 
 
-def statements(func: PrimFunc, line: int = 64) -> list[Statement]:
-    """The statements of a program over flat buffers, in order of execution. `line` is the size of a cache
-    line in bytes."""
-    walk = _Walk(line)
+def statements(func: PrimFunc, lines: Lines) -> list[Statement]:
+    """The statements of a program over flat buffers, in order of execution."""
+    walk = _Walk(lines)
     walk.visit(func.body, (), 0)
     return walk.found
 
 
 class _Walk:
-    def __init__(self, line: int) -> None:
+    def __init__(self, lines: Lines) -> None:
         self.found: list[Statement] = []
-        self._line = line
+        self._lines = lines
         self._middle: dict[Var, Expr] = {}
         self._affine: dict[Expr, tuple[dict[Var, float], bool]] = {}
         self._allocated: set[Buffer] = set()
@@ -171,14 +170,15 @@ class _Walk:
         dims = [(stride, loop.extent) for stride, loop in zip(along, loops)]
         if lanes > 1:
             dims.append((abs(lane_stride), lanes))
-        unique = tuple(
-            unique_bytes(dims[level:], buffer.dtype.itemsize, self._line) for level in range(len(loops) + 1)
-        )
+        levels = range(len(loops) + 1)
         if is_gather:
             # Each iteration may access a line of its own.
-            times = [math.prod([loop.extent for loop in loops[level:]]) for level in range(len(loops) + 1)]
-            unique = tuple(max(u, float(self._line * n)) for u, n in zip(unique, times))
-        return Access(buffer, is_store, along, lanes, lane_stride, is_gather, in_register, unique)
+            line = float(self._lines.line)
+            times = [math.prod([loop.extent for loop in loops[level:]]) for level in levels]
+            reached = tuple(Touched(line * count, line, line * count) for count in times)
+        else:
+            reached = tuple(touched(dims[level:], buffer.dtype.itemsize, self._lines) for level in levels)
+        return Access(buffer, is_store, along, lanes, lane_stride, is_gather, in_register, reached)
 
     def _of(self, root: Expr) -> tuple[dict[Var, float], bool]:
         """The strides of an index, and whether it is data."""
@@ -240,30 +240,4 @@ def _joined(
     return total, a[1] or b[1]
 
 
-def unique_bytes(dims: Iterable[tuple[float, int]], itemsize: int, line: int) -> float:
-    """The bytes of distinct cache lines that an access reaches, from the strides in elements and the extents
-    of its dims.
-
-    >>> unique_bytes([(1024, 4), (1, 16)], 4, 64)
-    256.0
-    >>> unique_bytes([(1, 8), (1, 3)], 4, 4)
-    40.0
-    """
-    run = 1.0
-    """The length of contiguous parts."""
-    rows: list[list[float]] = []
-    """The distance and the number of equal parts, inner before outer."""
-    for stride, extent in sorted((s, e) for s, e in dims if s and e > 1):
-        if not rows and stride <= run:
-            run += stride * (extent - 1)
-        elif rows and stride % rows[-1][0] == 0 and stride <= rows[-1][0] * rows[-1][1]:
-            rows[-1][1] += stride / rows[-1][0] * (extent - 1)
-        else:
-            rows.append([stride, float(extent)])
-    if rows and rows[0][0] * itemsize < line:
-        run += rows[0][0] * (rows[0][1] - 1)
-        rows = rows[1:]
-    return math.ceil(run * itemsize / line) * line * math.prod([count for _, count in rows])
-
-
-__all__ = ["Access", "Loop", "Statement", "statements", "unique_bytes"]
+__all__ = ["Access", "Loop", "Statement", "statements"]

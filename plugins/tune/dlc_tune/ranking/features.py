@@ -36,6 +36,10 @@ from dlc_tune.task import Task
 Row = npt.NDArray[np.float32]
 LEVELS = 3
 """Caches whose misses are features: more than most machines have; missing ones repeat the last."""
+PARTS = (("half", 0.5), ("", 1.0), ("double", 2.0))
+"""The multiples of a cache beyond which reuse distances are misses."""
+SHORT_RUN = 512
+"""The bytes of contiguous parts below which misses are counted apart: they are not prefetched in time."""
 BUFFERS = 3
 """The buffers with the most traffic whose reuse is described one by one."""
 
@@ -88,10 +92,12 @@ class Features:
         values = {"accessed": _log(sum(one.bytes for one in found.reuses) / least)}
         for level in range(LEVELS):
             cache = self._caches[min(level, len(self._caches) - 1)] if self._caches else 1 << 15
-            for part, size in (("half", cache / 2), ("", cache)):
-                missed = sum(one.bytes for one in found.reuses if one.distance > size)
+            for part, size in PARTS:
+                missed = sum(one.bytes for one in found.reuses if one.distance > size * cache)
                 values[f"misses{level}{part}"] = _log(1 + missed / least)
                 values[f"intensity{level}{part}"] = _log(flops / max(missed, 1.0))
+            short = sum(one.bytes for one in found.reuses if one.distance > cache and one.run < SHORT_RUN)
+            values[f"short{level}"] = _log(1 + short / least)
         return values
 
     def _buffers(self, found: Prediction) -> dict[str, float]:
@@ -112,11 +118,12 @@ class Features:
             values |= {
                 f"buffer{number}_bytes": _log(1 + sum(one.bytes for one in reused) / least),
                 f"buffer{number}_unique": _log(
-                    max((u.access.unique[0] for u in reused), default=0.0) / least
+                    max((u.access.touched[0].bytes for u in reused), default=0.0) / least
                 ),
                 f"buffer{number}_distance": _log(1 + main.distance / nearest) if main else 0.0,
                 f"buffer{number}_times": _log(main.times) if main else 0.0,
                 f"buffer{number}_far": _log(1 + far.bytes / least) if far else 0.0,
+                f"buffer{number}_run": _log(1 + main.run) if main else 0.0,
                 f"buffer{number}_stride": _log(1 + main.access.innermost) if main else 0.0,
                 f"buffer{number}_stored": float(any(one.access.is_store for one in reused)),
                 f"buffer{number}_own": float(main is not None and main.access.buffer in _allocated(found)),
@@ -239,7 +246,7 @@ def _log(value: float) -> float:
 
 _PARTS = ("vector", "loads", "stores", "scalar", "carried")
 _LOOPS = ("parallel", "vectorized", "unrolled", "serial", "thread")
-_REUSE = ("bytes", "unique", "distance", "times", "far", "stride", "stored", "own")
+_REUSE = ("bytes", "unique", "distance", "times", "far", "run", "stride", "stored", "own")
 NAMES: tuple[str, ...] = (
     *("seconds_over_limit", "cycles_over_limit", "memory_over_limit", "cycles_over_memory"),
     *(f"cycles_{part}" for part in _PARTS),
@@ -247,9 +254,10 @@ NAMES: tuple[str, ...] = (
     *(
         f"{name}{level}{part}"
         for level in range(LEVELS)
-        for part in ("half", "")
+        for part, _ in PARTS
         for name in ("misses", "intensity")
     ),
+    *(f"short{level}" for level in range(LEVELS)),
     *(f"{name}_{kind}" for kind in _LOOPS for name in ("main", "mean")),
     *("statements", "threads", "main_groups", "main_depth", "main_inner", "main_inner2", "main_outer"),
     *("parallel_position", "balance", "starts", "main_part", "guarded"),

@@ -1,11 +1,12 @@
-"""The lowered program of a candidate: its final loops, and the code that follows from them.
+"""The lowered program of a candidate: its final loops, and the vector code that follows from them.
 
     found = Lowering(task).lowered(candidate.func)
-    found.loops     loops of all kinds over flat buffers, before any is vectorised or unrolled
-    found.code      the same after these passes, as code generators get it; not unrolled if it would be long
+    found.loops     loops of all kinds over flat buffers, before any is vectorised
+    found.code      the same with vectors instead of vectorised loops
 
 Only the passes of the stage "tir" that change loops and accesses run: not those that prove bounds, place
-temporaries or emit launches. Symbolic dims get the sizes at which the task is measured.
+temporaries or emit launches. Loops stay rolled, because unrolling takes longer than all the rest; the cost
+model counts them as the code that they become. Symbolic dims get the sizes at which the task is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pipeline
-from dlc_core.passes.tir.predict_cycles import PredictCycles
+from dlc_core.passes.tir.check_foreign import CheckForeign
+from dlc_core.passes.tir.prove_regions import ProveRegions
 from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.passes.tir.vectorize import VectorizeLoops
 from dlc_core.support.record import record
@@ -26,8 +28,8 @@ from dlc_core.tir.functor import specialize
 from dlc_core.tir.stmt import For, PrimFunc, Stmt
 from dlc_tune.task import Task
 
-MAX_STATEMENTS = 1024
-"""The copies of statements in unrolled loops up to which they are unrolled, at 0.1 ms for each."""
+_CHECKS = frozenset({ProveRegions.name, CheckForeign.name})
+"""Passes that change nothing."""
 USUAL_SIZE = 64
 """The size of a symbolic dim that the task gives no value."""
 
@@ -48,21 +50,19 @@ class Lowering:
 
     @cached_property
     def _pipelines(self) -> tuple[Pipeline, Pipeline]:
-        """The passes until loops are final, and those that vectorise and unroll them."""
+        """The passes until loops are final, and the one that vectorises them."""
         passes = list(pipelines(self._task.target, self._task.context).get("tir", ()))
         names = [one.name for one in passes]
-        end = names.index(PredictCycles.name) if PredictCycles.name in names else len(names)
-        middle = names.index(VectorizeLoops.name) if VectorizeLoops.name in names else end
+        end = names.index(VectorizeLoops.name) if VectorizeLoops.name in names else len(names)
         first = names.index(ScheduleKernels.name) + 1 if ScheduleKernels.name in names else 0
-        return Pipeline(tuple(passes[first:middle])), Pipeline(tuple(passes[middle:end]))
+        before = [one for one in passes[first:end] if one.name not in _CHECKS]
+        return Pipeline(tuple(before)), Pipeline(tuple(passes[end : end + 1]))
 
     def lowered(self, func: PrimFunc) -> Lowered:
         """Lower a scheduled kernel of the task. Raises DlcError if a pass refuses it."""
         known = known_sizes(func, self._task.sizes)
         first, second = self._pipelines
         loops = self._run(first, specialize(func, known) if known else func)
-        if statement_copies(loops.body) > MAX_STATEMENTS:
-            second = Pipeline(tuple(one for one in second if one.name == VectorizeLoops.name))
         return Lowered(loops, self._run(second, loops))
 
     def _run(self, passes: Pipeline, func: PrimFunc) -> PrimFunc:

@@ -21,6 +21,7 @@ from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.ranking.accesses import Statement, statements
 from dlc_tune.ranking.lowered import Lowered, Lowering, known_sizes
 from dlc_tune.ranking.reuse import Reuse, reuses
+from dlc_tune.ranking.touched import Lines
 from dlc_tune.task import Task
 
 
@@ -72,7 +73,7 @@ class Predictor:
     def predict(self, func: PrimFunc) -> Prediction:
         """Predict a scheduled kernel of the task. Raises DlcError if a pass refuses it."""
         lowered = self._lowering.lowered(func)
-        found = statements(lowered.loops, self.description.cache_line)
+        found = statements(lowered.loops, Lines.of(self.description))
         reused = reuses(found)
         has_instructions = not (self.description.thread_axes or self.description.units)
         parts = issue_parts(lowered.code, self.description) if has_instructions else None

@@ -17,16 +17,22 @@ from dlc_tune.ranking.accesses import Access, Loop, Statement
 
 
 def footprints(found: Sequence[Statement]) -> dict[Var | None, float]:
-    """The bytes that one iteration of each loop accesses, by its variable; None stands for the program."""
+    """The bytes of a cache that hold what one iteration of each loop accesses, by its variable; None stands
+    for the program."""
     parts: dict[Var | None, dict[Buffer, float]] = {}
     for one in found:
         for access in one.accesses:
             if access.in_register:
                 continue
-            for level, bytes_ in enumerate(access.unique):
+            for level, part in enumerate(access.touched):
                 table = parts.setdefault(one.loops[level - 1].var if level else None, {})
-                table[access.buffer] = max(table.get(access.buffer, 0.0), bytes_)
+                table[access.buffer] = max(table.get(access.buffer, 0.0), part.room)
     return {var: sum(table.values()) for var, table in parts.items()}
+
+
+BLUR = 1.5
+"""The factor by which the distance of a reuse varies: caches are shared with other data, and are not quite
+least-recently-used."""
 
 
 @record(frozen=True, eq=False)
@@ -36,15 +42,18 @@ class Reuse:
     access: Access
     bytes: float
     distance: float
-    """The bytes accessed in between, these included. For bytes that nothing in the program accessed before,
-    those of the whole program."""
+    """The bytes of a cache that hold what is accessed in between, these bytes included. For bytes that
+    nothing in the program accessed before, it is what the whole program accesses."""
     times: float
     """How often each byte is accessed again."""
+    run: float
+    """The bytes of contiguous parts: long ones are prefetched."""
 
     @property
     def traffic(self) -> Traffic:
         """For the cost model of the core."""
-        return Traffic(int(self.bytes), self.access.is_store, int(self.distance), int(self.distance))
+        low, high = int(self.distance / BLUR), int(self.distance * BLUR)
+        return Traffic(int(self.bytes), self.access.is_store, low, high)
 
 
 def reuses(found: Sequence[Statement]) -> list[Reuse]:
@@ -69,13 +78,15 @@ def reuses(found: Sequence[Statement]) -> list[Reuse]:
             for level, loop in enumerate(one.loops):
                 if level < common:
                     continue
-                again = loop.extent * access.unique[level + 1] - access.unique[level]
+                again = loop.extent * access.touched[level + 1].bytes - access.touched[level].bytes
                 if again > 0:
                     distance = prints[loop.var]
-                    reused.append(Reuse(access, again * outer[level], distance, loop.extent - 1.0))
+                    times, run = loop.extent - 1.0, access.touched[level + 1].run
+                    reused.append(Reuse(access, again * outer[level], distance, times, run))
             depth = max(common, 0)
             distance = prints[one.loops[depth - 1].var if depth else None]
-            reused.append(Reuse(access, access.unique[depth] * outer[depth], distance, outer[depth]))
+            whole = access.touched[depth]
+            reused.append(Reuse(access, whole.bytes * outer[depth], distance, outer[depth], whole.run))
     return reused
 
 
@@ -89,4 +100,4 @@ def _common(a: Sequence[Loop], b: Sequence[Loop]) -> int:
     return count
 
 
-__all__ = ["Reuse", "footprints", "reuses"]
+__all__ = ["BLUR", "Reuse", "footprints", "reuses"]
