@@ -229,7 +229,7 @@ class KernelSearch:
             outcome=outcome.state,
             seconds=outcome.best,
             default_seconds=min(comparison.default) if comparison and comparison.default else None,
-            noise=None if comparison is None else comparison.noise,
+            noise=outcome.noise if comparison is None else comparison.noise,
             unit=self.unit,
             threads=description.cores,
             machine=machine_of(description),

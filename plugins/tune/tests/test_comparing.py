@@ -19,6 +19,7 @@ from dlc_tune.measuring.comparing import (
     interval_rank,
 )
 from dlc_tune.measuring.execute import calls_for, digest, side_by_side
+from dlc_tune.measuring.job import CRASH, OK, Outcome
 from dlc_tune.measuring.noise import Repeats, noise_of
 
 
@@ -173,6 +174,8 @@ def test_noise_is_the_distance_from_the_least() -> None:
     assert noise_of([1.0, 1.1, 1.3]) == pytest.approx(0.1)
     assert noise_of([5.0]) == 0
     assert noise_of([]) == 0
+    assert Outcome(OK, (1.0, 1.1, 1.3)).noise == pytest.approx(0.1)
+    assert Outcome(CRASH).noise is None
 
 
 @pytest.mark.parametrize("seconds", [1e-7, 1e-5, 3e-3, 1.0])

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
+from dlc_tune.measuring.noise import noise_of
 
 OK, BUILD, TIMEOUT, MEMORY, CRASH, RUN, WRONG, LOST = (
     "ok",
@@ -82,6 +83,11 @@ class Outcome:
     def best(self) -> float | None:
         """The least cost; None unless it was measured."""
         return min(self.seconds) if self.state == OK and self.seconds else None
+
+    @property
+    def noise(self) -> float | None:
+        """How much repeats differ from the least, relative to it; None unless it was measured."""
+        return noise_of(self.seconds) if self.state == OK and self.seconds else None
 
 
 @record(frozen=True)
