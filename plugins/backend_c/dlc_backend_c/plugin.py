@@ -38,3 +38,8 @@ def dlc_devices() -> Iterable[Declaration]:
         Deferred("c", "dlc_backend_c.device:DEVICE"),
         Deferred("c_emulated", "dlc_backend_c.emulated:DEVICE"),
     ]
+
+
+@hookimpl
+def dlc_measures() -> Iterable[Declaration]:
+    return [Deferred("c", "dlc_backend_c.boards.tuning:MEASURE")]

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from statistics import median
 from typing import Any
 
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.measure.timing import time_calls
 from dlc_tune.measuring.comparing import Ratios, disagreement, interleave
 from dlc_tune.measuring.execute import REPEAT_SECONDS, calls_for, sample
+from dlc_tune.measuring.vendor import Measure, measure_of
+
+COSTS = 16
+"""The costs that a measure with noise gives of each model."""
 
 
 def compare_models(
     tuned: Executable, untuned: Executable, inputs: Any, seconds: float
 ) -> tuple[str, Ratios | None]:
     """Compare two executables of a model: how their results differ, or an empty text and the times."""
+    measure = measure_of(tuned.target)
+    if measure is not None:
+        return _compare_costs(tuned, untuned, inputs, measure)
     ours, theirs = tuned.bind(inputs), untuned.bind(inputs)
     ours()
     theirs()
@@ -25,6 +34,19 @@ def compare_models(
     ours_timed, theirs_timed = (partial(sample, partial(time_calls, each), number) for each in (ours, theirs))
     pair = ours_timed, theirs_timed
     return "", interleave(lambda: pair, 1, seconds)
+
+
+def _compare_costs(
+    tuned: Executable, untuned: Executable, inputs: Any, measure: Measure
+) -> tuple[str, Ratios | None]:
+    """Compare by the measure of a target, whose costs are those of whole models too."""
+    given = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
+    (ours, found), (theirs, expected) = (measure.costs(exe, given, COSTS) for exe in (tuned, untuned))
+    wrong = disagreement(found, expected)
+    if wrong:
+        return f"the results differ: {wrong}", None
+    ratio = median(ours) / median(theirs)
+    return "", Ratios(ours, theirs, ratio, min(ours) / max(theirs), max(ours) / min(theirs), resolution=0.0)
 
 
 __all__ = ["compare_models"]

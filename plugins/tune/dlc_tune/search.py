@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dlc_core.plugin.registry import registry
 from dlc_core.schedule import Trace
 from dlc_core.support.record import record
 from dlc_core.version import __version__
 from dlc_tune.choices import replay
 from dlc_tune.measuring.job import OK, Comparison, Job, Measurer, Outcome
+from dlc_tune.measuring.vendor import measure_of
 from dlc_tune.records.family import family_of
 from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
 from dlc_tune.space import Candidate, Space, candidate
@@ -119,8 +119,8 @@ class KernelSearch:
     @property
     def unit(self) -> str:
         """The unit of measured costs."""
-        measure = registry().measures.get(self.task.target.kind.name)
-        return "seconds" if measure is None else str(measure.unit)
+        measure = measure_of(self.task.target)
+        return "seconds" if measure is None else measure.unit
 
     @property
     def best_seconds(self) -> float | None:

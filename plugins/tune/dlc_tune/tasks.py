@@ -19,6 +19,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
+from dlc_tune.measuring.vendor import measure_of
 from dlc_tune.task import Task
 
 Decider = Callable[[str, Sequence[str], int, Target], int]
@@ -59,6 +60,31 @@ def inputs_of(
     return gather_inputs(exe, None, None, 0, dict(sizes or {})) if inputs is None else inputs
 
 
+Rows = dict[tuple[str, str], tuple[float, float, tuple[str, ...]]]
+"""The milliseconds, the number of runs and the model nodes of each kernel, by target and name."""
+
+
+def _rows(exe: Executable, inputs: Mapping[str, Any] | Sequence[Any], runs: int) -> tuple[Rows, float]:
+    """The kernels of a model, and the milliseconds of a call. They are predicted if a measure of the target
+    replaces the clock, because such a model need not run here.
+    """
+    if measure_of(exe.target) is None:
+        report = exe.profile(inputs, runs=runs)
+        found = [(r.target, r.kernel, r.milliseconds, r.calls, r.nodes) for r in report.rows]
+        milliseconds = report.milliseconds
+    else:
+        kernels = exe.explain().kernels
+        found = [
+            (k.target, k.name, 1e3 * k.estimate.seconds if k.estimate else 0.0, 1.0, k.nodes) for k in kernels
+        ]
+        milliseconds = sum(each[2] for each in found)
+    rows: Rows = {}
+    for target, kernel, spent, calls, nodes in found:
+        known = rows.get((target, kernel), (0.0, 0.0, ()))
+        rows[target, kernel] = known[0] + spent, known[1] + calls, (*known[2], *nodes)
+    return rows, milliseconds
+
+
 def tasks_of(
     model: Any,
     target: Any = None,
@@ -83,15 +109,10 @@ def tasks_of(
     with PassContext.current().with_(tuner=keep, decider=decider):
         exe = driver.compile(model, target, cache=False, **options)
     given = inputs_of(exe, inputs, sizes)
-    report = exe.profile(given, runs=runs)
+    rows, milliseconds = _rows(exe, given, runs)
     parts, left_out = [], {}
-    rows: dict[tuple[str, str], tuple[float, float, tuple[str, ...]]] = {}
-    for row in report.rows:
-        key = (row.target, row.kernel)
-        milliseconds, calls, nodes = rows.get(key, (0.0, 0.0, ()))
-        rows[key] = milliseconds + row.milliseconds, calls + row.calls, (*nodes, *row.nodes)
     settings = dict(options.get("config") or {})
-    for key, (milliseconds, calls, nodes) in rows.items():
+    for key, (spent, calls, nodes) in rows.items():
         _, name = key
         if key not in seen:
             left_out[name] = "it is not compiled by the schedule rules of its target"
@@ -101,11 +122,9 @@ def tasks_of(
             dims = ", ".join(scalar.name for scalar in func.scalars)
             left_out[name] = f"its sizes are symbolic ({dims}); pin them, such as by --shape, to tune it"
             continue
-        parts.append(Part(Task(func, where, name, nodes, calls, settings), milliseconds, calls))
+        parts.append(Part(Task(func, where, name, nodes, calls, settings), spent, calls))
     parts.sort(key=lambda part: -part.milliseconds)
-    return ModelTasks(
-        model, target, options, decider, exe, given, tuple(parts), left_out, report.milliseconds
-    )
+    return ModelTasks(model, target, options, decider, exe, given, tuple(parts), left_out, milliseconds)
 
 
 __all__ = ["ModelTasks", "Part", "inputs_of", "tasks_of"]

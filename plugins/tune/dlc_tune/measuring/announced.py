@@ -27,6 +27,7 @@ from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.runtime.machine.resources import processor_facts
 from dlc_core.support.record import record
 from dlc_core.target import Target, TargetKind
+from dlc_tune.measuring.vendor import measure_of
 
 BUILD, RUN = "dlc-build", "dlc-run"
 
@@ -111,7 +112,7 @@ def announce(targets: Sequence[str] = (), *, builders: int, runs: bool = True) -
 
 
 def _place(target: Target, compiler: Mapping[str, str], machine: str) -> Place:
-    meaning, measure = Meaning.of(target), registry().measures.get(target.kind.name)
+    meaning, measure = Meaning.of(target), measure_of(target)
     # The costs of a deterministic measure, such as the cycles of a simulator, do not depend on the machine.
     where = machine if measure is None or not measure.deterministic else ""
     parts = (*sorted(compiler.items()), meaning.identity, meaning.description, target.model, where)

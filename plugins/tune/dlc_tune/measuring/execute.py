@@ -37,7 +37,6 @@ except ImportError:  # not on Windows
 
 from dlc_core.driver import open as open_artefact
 from dlc_core.op.declare import NDArray
-from dlc_core.plugin.registry import registry
 from dlc_core.runtime.call.bound import BoundCall
 from dlc_core.runtime.device import shares_memory
 from dlc_core.runtime.executable import Executable
@@ -47,7 +46,7 @@ from dlc_core.runtime.measure.timing import time_calls
 from dlc_tune.measuring.job import Job
 from dlc_tune.measuring.kernel import inputs_of
 from dlc_tune.measuring.noise import Repeats
-from dlc_tune.measuring.vendor import Measure
+from dlc_tune.measuring.vendor import Measure, measure_of
 
 REPEAT_SECONDS = 0.001
 """The time of the calls of one repeat, about."""
@@ -72,7 +71,7 @@ class Run:
 
     def __init__(self, path: Path, job: Job, flush: bool = False, beside: Run | None = None) -> None:
         self.exe = open_artefact(path, num_threads=job.threads)
-        self.measure: Measure | None = registry().measures.get(self.exe.target.kind.name)
+        self.measure: Measure | None = measure_of(self.exe.target)
         self._path = path
         self._job = job
         self._flush = flush

@@ -23,8 +23,10 @@ from typing import Any
 
 from dlc_core.diag import UsageError
 from dlc_core.op.declare import NDArray
+from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.record import record
+from dlc_core.target import Target
 
 Costs = Callable[[Executable, Sequence[NDArray], int], tuple[Sequence[float], Any]]
 
@@ -42,6 +44,8 @@ class Measure:
     measure: Costs
     unit: str = "cycles"
     deterministic: bool = True
+    takes: Callable[[Target], bool] | None = None
+    """Whether it measures a target of the kind; None: all of them. The clock measures the others."""
 
     def costs(
         self, exe: Executable, inputs: Sequence[NDArray], repeat: int
@@ -57,4 +61,20 @@ class Measure:
         return costs, tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
 
 
-__all__ = ["Measure"]
+def measure_of(target: Target) -> Measure | None:
+    """The declared measure of a target; None if kernels are timed by the clock.
+
+    A declaration may be any object with these attributes, so that a package of a target need not depend on
+    this one.
+    """
+    found = registry().measures.get(target.kind.name)
+    takes = getattr(found, "takes", None)
+    if found is None or (takes is not None and not takes(target)):
+        return None
+    if isinstance(found, Measure):
+        return found
+    unit, deterministic = getattr(found, "unit", "cycles"), getattr(found, "deterministic", True)
+    return Measure(found.name, found.measure, unit, deterministic, takes)
+
+
+__all__ = ["Measure", "measure_of"]
