@@ -23,6 +23,7 @@ from dlc_core.version import __version__
 from dlc_tune.choices import replay
 from dlc_tune.measuring.job import OK, Comparison, Job, Measurer, Outcome
 from dlc_tune.measuring.vendor import measure_of
+from dlc_tune.ranking import FEATURES, features_text
 from dlc_tune.records.family import family_of
 from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
 from dlc_tune.space import Candidate, Space, candidate
@@ -236,6 +237,8 @@ class KernelSearch:
             name=task.name,
             compiler=__version__,
             time=time.time(),
+            # A cost model can then be trained on records without their kernels.
+            notes={FEATURES: features_text(task, made)},
         )
 
     def _result(self, chosen: Record | None, comparison: Comparison | None, why: str = "") -> Result:

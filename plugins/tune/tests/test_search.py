@@ -8,6 +8,7 @@ from hashlib import sha256
 import pytest
 from dlc_tune.choices import defaults
 from dlc_tune.measuring.job import BUILD, CRASH, OK, Comparison, Outcome
+from dlc_tune.ranking.notes import FEATURES, row_of
 from dlc_tune.records.record import CHOSEN, TRIED
 from dlc_tune.search import KernelSearch
 from dlc_tune.space import candidate
@@ -99,6 +100,7 @@ def test_the_fastest_candidate_is_chosen_and_recorded(task):
     result = run(search_of(task, measurer, store))
     tried = [each for each in store.records if each.state == TRIED]
     (chosen,) = (each for each in store.records if each.state == CHOSEN)
+    assert all(row_of(each.notes[FEATURES]) is not None for each in store.records)
     assert result.chosen is chosen
     assert chosen.seconds == min(each.seconds for each in tried if each.seconds is not None)
     assert chosen.kernel == task.key

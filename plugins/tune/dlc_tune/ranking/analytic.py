@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_tune.ranking.candidates import KnownFeatures, analytic_scores
+from dlc_tune.ranking.candidates import KNOWN, analytic_scores
 from dlc_tune.ranking.ranker import Ranker, Scores
 from dlc_tune.space import Candidate
 from dlc_tune.strategy import Tried
@@ -14,12 +14,8 @@ from dlc_tune.task import Task
 class AnalyticRanker:
     """Scores candidates by the predicted time of their lowered programs. It learns nothing."""
 
-    def __init__(self) -> None:
-        self._features = KnownFeatures()
-
     def scores(self, task: Task, candidates: Sequence[Candidate]) -> Scores:
-        rows = self._features.rows(task, candidates)
-        return analytic_scores(rows)
+        return analytic_scores(KNOWN.rows(task, candidates))
 
     def learn(self, task: Task, tried: Sequence[Tried]) -> None:
         """Do nothing: the predictions have no parameters."""

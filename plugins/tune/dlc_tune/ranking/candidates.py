@@ -15,6 +15,8 @@ from dlc_tune.task import Task
 Rows = npt.NDArray[np.float32]
 MAX_KEPT = 1 << 14
 """The rows of a task that are kept, of 0.4 kB each."""
+MAX_TASKS = 64
+"""The tasks whose rows are kept, the latest ones."""
 OVERLAP = 0.1
 """The part of the shorter of the times of instructions and of traffic that is added to the longer one."""
 
@@ -29,6 +31,8 @@ class KnownFeatures:
         """[len(candidates), len(NAMES)] float32. The row of a candidate that the compiler refuses is NaN."""
         key = task_key(task)
         if key not in self._of_task:
+            while len(self._of_task) >= MAX_TASKS:
+                del self._of_task[next(iter(self._of_task))]
             self._of_task[key] = (Features(task), {})
         features, known = self._of_task[key]
         if len(known) > MAX_KEPT:
@@ -42,9 +46,13 @@ class KnownFeatures:
         return found
 
 
+KNOWN = KnownFeatures()
+"""The features that the rankers of this process share: each search has a ranker of its own."""
+
+
 def task_key(task: Task) -> tuple[str, str]:
-    """The key of a task: its kernel, and its target with the sizes at which it is measured."""
-    return task.key, f"{task.target} {sorted(task.sizes.items())}"
+    """The key of a task: its kernel, and its target with the sizes and the settings of its compiles."""
+    return task.key, f"{task.target} {sorted(task.sizes.items())} {sorted(task.settings.items())}"
 
 
 def _row(features: Features, one: Candidate) -> Row:
@@ -67,4 +75,4 @@ def analytic_scores(rows: Rows) -> npt.NDArray[np.float64]:
     return np.where(np.isnan(found), -np.inf, found)
 
 
-__all__ = ["KnownFeatures", "Rows", "analytic_scores", "task_key"]
+__all__ = ["KNOWN", "KnownFeatures", "Rows", "analytic_scores", "task_key"]

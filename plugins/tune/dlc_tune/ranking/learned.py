@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dlc_tune.ranking import model
 from dlc_tune.ranking.analytic import analytic_ranker
-from dlc_tune.ranking.candidates import KnownFeatures, analytic_scores, task_key
+from dlc_tune.ranking.candidates import KNOWN, analytic_scores, task_key
 from dlc_tune.ranking.model import Group
 from dlc_tune.ranking.ranker import Ranker, Scores
 from dlc_tune.ranking.weights import load_weights
@@ -40,13 +40,12 @@ class LearnedRanker:
         model.library()
         self._seed = seed
         self._before = None if weights is None else load_weights(weights)
-        self._features = KnownFeatures()
         self._samples: dict[tuple[str, str], dict[str, tuple[npt.NDArray[np.float32], float]]] = {}
         self._booster: Any = self._before
         self._is_old = False
 
     def scores(self, task: Task, candidates: Sequence[Candidate]) -> Scores:
-        rows = self._features.rows(task, candidates)
+        rows = KNOWN.rows(task, candidates)
         analytic = analytic_scores(rows)
         booster = self._current()
         if booster is None or not len(candidates):
@@ -56,7 +55,7 @@ class LearnedRanker:
 
     def learn(self, task: Task, tried: Sequence[Tried]) -> None:
         known = self._samples.setdefault(task_key(task), {})
-        rows = self._features.rows(task, [one.candidate for one in tried])
+        rows = KNOWN.rows(task, [one.candidate for one in tried])
         for one, row in zip(tried, rows):
             if not np.isnan(row).any():
                 seconds = np.inf if one.seconds is None else one.seconds

@@ -3,6 +3,9 @@
 The core predicts the cycles in which the instructions of the final code are issued (`predict_cycles`), and
 the time of traffic by its reuse distances (`target/reuse.py`). Here the reuses are those inside the kernel,
 at each loop of its schedule.
+
+Of machines that launch threads, and of those with units, the core predicts no instructions: all candidates of
+a kernel get the same time, and only measurements order them.
 """
 
 from __future__ import annotations
