@@ -16,17 +16,15 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import NDArray
 from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.measuring import build, worker
 from dlc_tune.measuring.execute import Run
 from dlc_tune.measuring.job import Job
-from dlc_tune.measuring.kernel import kernel_module
+from dlc_tune.measuring.kernel import is_of_model
 
 WRONG = "wrong"
 """The fault of runs whose results are wrong."""
@@ -78,11 +76,11 @@ class FaultyRun(Run):
 def faults() -> None:
     """Let the kernels with names of faults fail in this process."""
 
-    def faulty_module(func: PrimFunc, *args: Any) -> IRModule:
+    def faulty(func: PrimFunc) -> bool:
         _fail(func.name, "build_")
-        return kernel_module(func, *args)
+        return is_of_model(func)
 
-    vars(build)["kernel_module"] = faulty_module
+    vars(build)["is_of_model"] = faulty
     vars(worker)["Run"] = FaultyRun
 
 

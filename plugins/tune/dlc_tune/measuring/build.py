@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from dlc_core.diag import ScheduleError
+from dlc_core.driver import build as build_program
 from dlc_core.driver import compile as compile_model
 from dlc_core.driver.request import PRECISION
 from dlc_core.passes import PassContext
@@ -13,25 +14,27 @@ from dlc_core.passes.tir.schedule_kernels import TUNED
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.measure.kernels import KERNEL
 from dlc_tune.measuring.job import Job
-from dlc_tune.measuring.kernel import kernel_module
+from dlc_tune.measuring.kernel import is_of_model, kernel_module
 
 
 def compiled(job: Job) -> Executable:
     """Compile the kernel of a job. Raises ScheduleError if the trace of the job was refused, since the kernel
     then has another schedule; other errors of the compiler pass through.
     """
-    module = kernel_module(job.func, job.inputs_seed, job.sizes)
     settings = dict(job.settings)
     # A tuner that answers None keeps the records of installed tuners out of the default schedule.
     with PassContext(tuner=lambda *_: job.trace):
-        exe = compile_model(
-            module,
-            job.target,
-            num_threads=job.threads,
-            precision=str(settings.pop(PRECISION, "float32")),
-            config=settings,
-            cache=False,
-        )
+        if is_of_model(job.func):
+            exe = compile_model(
+                kernel_module(job.func, job.inputs_seed, job.sizes),
+                job.target,
+                num_threads=job.threads,
+                precision=str(settings.pop(PRECISION, "float32")),
+                config=settings,
+                cache=False,
+            )
+        else:  # a program of a user, whose names the trace refers to
+            exe = build_program(job.func, job.target, num_threads=job.threads, config=settings)
     if job.trace is not None:
         _check_tuned(exe)
     return exe

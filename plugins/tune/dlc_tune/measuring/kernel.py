@@ -32,6 +32,13 @@ SIZES = "sizes"
 """The name of an input of the model whose shape has the dims that follow from no input of the kernel."""
 
 
+def is_of_model(func: PrimFunc) -> bool:
+    """Whether a program is a kernel of a model, as lowering makes them, not one of a user. A program with
+    sizes that follow from no input needs a model, too.
+    """
+    return CONSTANTS in func.attrs or bool(_unbound(func))
+
+
 def kernel_module(func: PrimFunc, seed: int = 0, sizes: Mapping[str, int] | None = None) -> IRModule:
     """The model of an unscheduled kernel. Dims stay symbolic; `sizes` are only those of the constants.
 
@@ -94,4 +101,4 @@ def _unbound(func: PrimFunc) -> tuple[Var, ...]:
     return tuple(each for each in func.scalars if each not in known)
 
 
-__all__ = ["CONSTANTS", "dims_of", "inputs_of", "kernel_module"]
+__all__ = ["CONSTANTS", "dims_of", "inputs_of", "is_of_model", "kernel_module"]
