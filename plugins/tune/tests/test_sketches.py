@@ -17,10 +17,13 @@ from dlc_tune.task import Task
 
 import dlc_core as dlc
 from dlc_core import te
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, logical_and
+from dlc_core.ir.structural import first_difference
 from dlc_core.plugin.registry import registry
+from dlc_core.schedule import Trace
 from dlc_core.testing.te_programs import random_te_program
-from dlc_core.tir.functor import stmts
+from dlc_core.tir.functor import stmts, substitute_stmt
 from dlc_core.tir.intrinsics import if_then_else
 from dlc_core.tir.stmt import For, PrimFunc
 
@@ -276,6 +279,24 @@ def test_the_default_of_a_gemm_is_a_register_tile() -> None:
     assert {"unrolled", "vectorized"} <= set(kinds)
     assert made.trace.as_python().count("cache_write") == 1
     assert "decompose_reduction" in made.trace.as_python()
+
+
+@pytest.mark.parametrize("constants", [(), (1,)], ids=["inputs", "constants"])
+def test_traces_fit_the_kernel_in_a_model(constants: tuple[int, ...]) -> None:
+    """The buffers of a kernel have other names in a model."""
+    func = with_constants(product(8, 16, 8), *constants)
+    params = tuple(Buffer(f"p{i}", buffer.shape, buffer.dtype) for i, buffer in enumerate(func.params))
+    renamed = dict(zip(func.params, params, strict=True))
+    other = replace(func, params=params, body=substitute_stmt(func.body, {}, renamed))
+    for layout in ("in place", "copied", "packed"):
+        answers = replay({f"C.layout.{number}": layout for number in range(3)})
+        made, wanted = (candidate(SPACE, task_for(each), answers) for each in (func, other))
+        assert isinstance(made, Candidate)
+        assert isinstance(wanted, Candidate)
+        assert made.point == wanted.point
+        again = task_for(other).schedule()
+        Trace.from_json(made.trace.to_json()).replay(again)
+        assert first_difference(again.func, wanted.func) is None
 
 
 def test_constants_are_packed_into_panels_of_the_tile() -> None:

@@ -48,7 +48,7 @@ class Sketches:
             block, before = self._next(sketch, rest[-1]), set(schedule.get_blocks())
             self._rule(sketch, block).apply(sketch, block)
             # Tails and initialisations are scheduled with their block, copies of operands are stages.
-            made = set(schedule.get_blocks()) - before - sketch.copies
+            made = set(schedule.get_blocks()) - before - set(sketch.copies)
             sketch.finished.update((block, *made))
         schedule.compact_buffers()
         for change in sketch.at_the_end:

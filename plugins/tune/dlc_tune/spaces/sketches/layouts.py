@@ -72,8 +72,8 @@ def pack(
             made[-1] = made[-1] // group
         return (*(indices[i] for i in lead), indices[column] // width, *made, within)
 
-    name = operand.load.buffer.name
-    sketch.s.transform_layout(block, name, IndexMap.of(packed, len(order)), pad_value=0)
+    number = sketch.number_of(block, operand.load.buffer)
+    sketch.s.transform_layout(block, ("read", number), IndexMap.of(packed, len(order)), pad_value=0)
 
 
 def innermost(sketch: Sketch, block: BlockRV, operand: Operand, vector: IterVar, layout: str) -> None:
@@ -89,14 +89,12 @@ def innermost(sketch: Sketch, block: BlockRV, operand: Operand, vector: IterVar,
             return (*others, indices[dim])
         return (*others, indices[dim] % step, indices[dim] // step)
 
-    s, name = sketch.s, operand.load.buffer.name
+    s, number = sketch.s, sketch.number_of(block, operand.load.buffer)
     if layout == COPIED:
-        made = s.cache_read(block, name, "global")
-        sketch.copies.add(made)
-        name = s.get(made).writes[0].buffer.name
+        sketch.copies[s.cache_read(block, number, "global")] = f"{block.name}.copy.{number}"
     if step == 1 and dim == rank - 1:
         return
-    s.transform_layout(block, name, IndexMap.of(moved, rank))
+    s.transform_layout(block, ("read", number), IndexMap.of(moved, rank))
 
 
 def _step_of(index: Expr, operand: Operand, dim: int, vector: IterVar) -> int:

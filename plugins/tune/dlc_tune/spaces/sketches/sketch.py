@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from dlc_core.diag import ScheduleError
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Var, const_value
 from dlc_core.schedule import BlockRV, LoopRV, Schedule
 from dlc_core.target.description import Description
@@ -25,8 +26,9 @@ class Sketch:
         self.task = task
         self.finished: set[BlockRV] = set()
         """Blocks whose loops are scheduled."""
-        self.copies: set[BlockRV] = set()
-        """Blocks that rules made as stages of their own, which other rules schedule."""
+        self.copies: dict[BlockRV, str] = {}
+        """Blocks that rules made as stages of their own, which other rules schedule, with their names in
+        questions: those of the blocks have the names of buffers, which differ in models."""
         self.at_the_end: list[Callable[[], object]] = []
         """Changes after buffers have their final sizes, such as `tensorize`."""
 
@@ -49,9 +51,21 @@ class Sketch:
         """The access pattern of a block; None if it is not one store."""
         return Access.of(self.s.get(block))
 
+    def number_of(self, block: BlockRV, buffer: Buffer) -> int:
+        """The number of a buffer among those that a block reads.
+
+        Traces name buffers by numbers, because a kernel has other names in a model.
+        """
+        found = dict.fromkeys(region.buffer for region in self.s.get(block).reads)
+        return list(found).index(buffer)
+
     def ask(self, block: BlockRV, name: str, options: Sequence[T], default: T | None = None) -> T:
         """Choose an option for a block. A question with one option is not asked."""
-        return options[0] if len(options) == 1 else self.choose(f"{block.name}.{name}", options, default)
+        return (
+            options[0]
+            if len(options) == 1
+            else self.choose(f"{self.copies.get(block, block.name)}.{name}", options, default)
+        )
 
     def is_legal(self, change: Callable[[Schedule], object]) -> bool:
         """Whether a change of the schedule is legal; it is made on a copy."""

@@ -61,7 +61,9 @@ def choose_plan(sketch: Sketch, block: BlockRV, access: Access) -> TilePlan:
     for operand in access.operands:
         if operand.uses(vector) and operand.name not in layouts:
             options = layouts_of(sketch, access, operand, vector)
-            layouts[operand.name] = sketch.ask(block, f"layout.{operand.name}", options)
+            layouts[operand.name] = sketch.ask(
+                block, f"layout.{sketch.number_of(block, operand.load.buffer)}", options
+            )
     contiguous = tuple(
         o for o in access.operands if o.uses(vector) and (layouts[o.name] != IN_PLACE or o.step(vector) == 1)
     )
