@@ -300,7 +300,15 @@ def test_an_announcement_has_resources():
 
 
 def test_a_kernel_is_small(task):
-    assert len(pack(Job(task.func, C, trace="x" * 10000))) < 5000
+    assert len(pack(Job(task.func, C, trace="x" * 10000))) < 2000
+
+
+def test_workers_share_the_jobs(task, start, measurer):
+    for name in ("one", "two"):
+        start(name, C)
+    outcomes = list(measurer.measure(jobs_for(task, C, 40)))
+    check(outcomes, 40)
+    assert 12 <= sum(outcome.where == "one" for _, outcome in outcomes) <= 28
 
 
 def test_connections_are_encrypted(task, tmp_path):

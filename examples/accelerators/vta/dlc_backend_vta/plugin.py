@@ -10,7 +10,7 @@ from dlc_backend_vta.cycles import STARTUP
 from dlc_backend_vta.device import VtaDevice
 from dlc_backend_vta.intrinsics import intrinsics
 from dlc_backend_vta.partition import partitioner
-from dlc_core.hooks import hookimpl
+from dlc_core.hooks import Deferred, hookimpl
 from dlc_core.target import Description, MemoryScope, TargetKind, Unit
 
 DLC_API = "0.1"
@@ -70,6 +70,11 @@ def dlc_tensor_intrins() -> Iterable[Any]:
 @hookimpl
 def dlc_partitioners() -> Iterable[Any]:
     return [partitioner()]
+
+
+@hookimpl
+def dlc_measures() -> Iterable[Any]:
+    return [Deferred("vta", "dlc_backend_vta.measure:MEASURE")]
 
 
 __all__ = ["KIND"]

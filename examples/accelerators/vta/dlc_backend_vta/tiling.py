@@ -12,9 +12,10 @@ the computation of the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from dlc_backend_vta.config import ACC, INP, UOP, WGT, Config
 from dlc_backend_vta.layers import Layer
@@ -163,18 +164,28 @@ def halves(size: int) -> list[int]:
     return found
 
 
-def tilings(layer: Layer, config: Config) -> Iterator[Plan]:
-    """All schedules of the space that fit: halves of each size, what is resident, one or two slots."""
+def parts(layer: Layer, config: Config) -> dict[str, Sequence[Any]]:
+    """The options of each part of a tiling: halves of each size, what is resident, one or two slots."""
     _, outputs, inputs = layer.blocks(config)
     residents = RESIDENT if layer.kind == "gemm" else RESIDENT[:1]
     if layer.starts:  # each block of results has inputs of its own
         residents = tuple(one for one in residents if one != "input")
-    for rows, columns, out, chunk, resident, slots in product(
-        halves(layer.rows), halves(layer.columns), halves(outputs), halves(inputs), residents, (2, 1)
-    ):
-        plan = Plan(layer, Tiling(rows, columns, out, chunk, resident, slots), config)
+    return {
+        "rows": halves(layer.rows),
+        "columns": halves(layer.columns),
+        "outputs": halves(outputs),
+        "inputs": halves(inputs),
+        "resident": residents,
+        "slots": (2, 1),
+    }
+
+
+def tilings(layer: Layer, config: Config) -> Iterator[Plan]:
+    """All schedules of the space that fit."""
+    for chosen in product(*parts(layer, config).values()):
+        plan = Plan(layer, Tiling(*chosen), config)
         if plan.problem() is None:
             yield plan
 
 
-__all__ = ["RESIDENT", "Plan", "Tiling", "halves", "smallest", "tilings"]
+__all__ = ["RESIDENT", "Plan", "Tiling", "halves", "parts", "smallest", "tilings"]

@@ -6,7 +6,8 @@
 
 `dask scheduler` starts the scheduler, `dlc worker tcp://10.0.0.1:8786` a worker on each machine. A job is two
 tasks: its build goes to any worker with builders, its run to a worker that announced the target
-(`announced.py`). The artefact goes from worker to worker, the kernel to each worker once.
+(`announced.py`). The artefact goes from worker to worker. The kernel is a part of each task, compressed to a
+few KB: as the result of another task it would bind all builds to the worker that has it.
 
 Dask repeats the tasks of workers that vanish on others, and gives tasks to workers that join later. A job
 that ends several workers has the state "crash". A process that reaches the scheduler can run code on all
@@ -15,7 +16,6 @@ workers: outside of one machine, use an address `tls://` and certificates (`secu
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -98,14 +98,14 @@ class ClusterMeasurer:
         """
         for job in jobs:
             self._site(job.target)
-        kernels = Kernels(self._submit)
+        kernels = Kernels()
         starts = [partial(self._run, kernels, job) for job in jobs]
         yield from self._results([job.target for job in jobs], starts)
 
     def compare(self, candidate: Job, default: Job) -> Comparison:
         """Run both alternately in one process of one worker, and compare their times and their results."""
         self._site(candidate.target)
-        start = partial(self._compare, Kernels(self._submit), candidate, default)
+        start = partial(self._compare, Kernels(), candidate, default)
         ((_, found),) = self._results([candidate.target], [start])
         return Comparison(found.state, why=found.why) if isinstance(found, Outcome) else found
 
@@ -119,7 +119,7 @@ class ClusterMeasurer:
         built = [self._build(job, each) for job, each in zip(jobs, packed)]
         return self._submit(cluster_tasks.compare_jobs, packed, built, resources={RUN: 1, site.place.run: 1})
 
-    def _build(self, job: Job, packed: distributed.Future) -> distributed.Future:
+    def _build(self, job: Job, packed: bytes) -> distributed.Future:
         site = self._site(job.target)
         resource = site.place.build if job.target in self._pinned else build_resource(compiler_parts())
         return self._submit(cluster_tasks.build_job, packed, job.trace, site.meaning, resources={resource: 1})
@@ -183,22 +183,17 @@ class ClusterMeasurer:
 
 
 class Kernels:
-    """The kernels of some jobs as results of tasks: packed once, and sent to each worker once. Dask repeats
-    such a task on another worker if its result is lost.
-    """
+    """The packed kernels of some jobs. Jobs of one kernel share the work of packing it."""
 
-    def __init__(self, submit: Callable[..., distributed.Future]) -> None:
-        self._submit = submit
-        self._known: dict[object, tuple[PrimFunc, distributed.Future]] = {}
+    def __init__(self) -> None:
+        self._known: dict[object, tuple[PrimFunc, bytes]] = {}
 
-    def packed(self, job: Job) -> distributed.Future:
+    def packed(self, job: Job) -> bytes:
         """The job without its trace."""
         others = (job.settings, job.sizes)
         key = (id(job.func), job.target, job.inputs_seed, job.threads, *(repr(dict(each)) for each in others))
-        if key not in self._known or self._known[key][1].cancelled():  # the connection broke
-            packed = cluster_tasks.pack(job)
-            name = f"dlc_kernel-{hashlib.sha256(packed).hexdigest()}"
-            self._known[key] = job.func, self._submit(bytes, packed, key=name)
+        if key not in self._known:
+            self._known[key] = job.func, cluster_tasks.pack(job)
         return self._known[key][1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zlib
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,8 +88,8 @@ def dask_settings(bench: Bench) -> dict[str, Any]:
 
 
 def pack(job: Job) -> bytes:
-    """A job without its trace, which all jobs of a kernel share."""
-    return pickle.dumps(replace(job, trace=None))
+    """A job without its trace, which all jobs of a kernel share: a few KB, compressed."""
+    return zlib.compress(pickle.dumps(replace(job, trace=None)))
 
 
 def unpack(packed: bytes, trace: str | None) -> Job:
@@ -98,7 +99,7 @@ def unpack(packed: bytes, trace: str | None) -> Job:
 
 @lru_cache(maxsize=64)
 def _read(packed: bytes) -> Job:
-    found: Job = pickle.loads(packed)  # noqa: S301 (Dask unpickles every message of the same sender)
+    found: Job = pickle.loads(zlib.decompress(packed))  # noqa: S301 (Dask unpickles every message of the same sender)
     return found
 
 
