@@ -47,7 +47,10 @@ def cluster(workers: Sequence[Sequence[str]]) -> Iterator[tuple[ClusterMeasurer,
     with TemporaryDirectory() as folder, ExitStack() as stack:
         file = Path(folder, "scheduler.json")
         command = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-show"]
-        scheduler = _started(stack, [*command, "--no-dashboard", "--scheduler-file", str(file)])
+        scheduler = _started(
+            stack,
+            [*command, "--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file)],
+        )
         end = time.monotonic() + READY_SECONDS
         while not file.exists():
             if scheduler.poll() is not None or time.monotonic() > end:

@@ -39,7 +39,7 @@ def scheduler():
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(
-            n_workers=0, processes=False, protocol="tcp://", host="127.0.0.1", dashboard_address=None
+            n_workers=0, processes=False, protocol="tcp://", host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as cluster,
     ):
         yield cluster
@@ -184,13 +184,14 @@ def test_jobs_are_lost_if_all_workers_stay_away(task, start, scheduler):
 
 def test_jobs_go_on_after_a_broken_connection(task, start, measurer):
     start("one", C)
-    outcomes = []
-    for outcome in measurer.measure(jobs_for(task, C, 30)):
-        outcomes.append(outcome)
-        if len(outcomes) == 5:
-            client = measurer._client
-            client.loop.add_callback(client.scheduler_comm.comm.abort)
-    check(outcomes, 30)
+    for _ in range(3):
+        outcomes = []
+        for outcome in measurer.measure(jobs_for(task, C, 30)):
+            outcomes.append(outcome)
+            if len(outcomes) == 5:
+                client = measurer._client
+                client.loop.add_callback(client.scheduler_comm.comm.abort)
+        check(outcomes, 30)
 
 
 def test_a_scheduler_that_vanishes(task, start, scheduler):
@@ -340,7 +341,7 @@ def test_connections_are_encrypted(task, tmp_path):
         processes=False,
         protocol="tls://",
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         security=security,
     ) as cluster:
         address = cluster.scheduler_address

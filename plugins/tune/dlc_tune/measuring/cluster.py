@@ -19,6 +19,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 else:
     distributed = lazy("distributed")
 
-PAUSE = 0.05
 POLL = 2.0
 """Seconds between two looks at the workers while tasks are under way."""
 
@@ -69,7 +69,7 @@ class ClusterMeasurer:
         self._machine, self._wait, self._patience = machine, wait, patience
         self._sites: dict[str, Site] = {}
         self._pinned: set[str] = set()
-        self._owns = isinstance(cluster, str)
+        self._address, self._security = cluster if isinstance(cluster, str) else None, security
         self._client = connect(cluster, security) if isinstance(cluster, str) else cluster
         try:
             for target in targets:
@@ -88,7 +88,7 @@ class ClusterMeasurer:
 
     def close(self) -> None:
         """End the connection. Workers and scheduler go on."""
-        if self._owns:
+        if self._address is not None:
             self._client.close()
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
@@ -134,7 +134,7 @@ class ClusterMeasurer:
         self, targets: Sequence[str], starts: Sequence[Callable[[], distributed.Future]]
     ) -> Iterator[tuple[int, Any]]:
         """The results of tasks in the order in which they end; those that failed are Outcomes."""
-        if not self._is_connected():
+        if self._client.status != "running" and not self._reopens():
             raise RuntimeFailure("the scheduler of the cluster vanished", hint="start it, and connect again")
         futures, absence = Futures(self._client), Absence(self._patience)
         try:
@@ -142,21 +142,27 @@ class ClusterMeasurer:
                 futures.add(number, start())
             repeated: set[int] = set()
             while futures.numbers:
+                broken = []
                 for number, found in futures.ended(POLL):
-                    again = isinstance(found, Rejected) or found is DISCONNECTED
-                    if again and number not in repeated and self._is_connected():
-                        if isinstance(found, Rejected):
-                            self._pinned.add(targets[number])
-                        repeated.add(number)
-                        futures.add(number, starts[number]())
-                    elif isinstance(found, Rejected):
+                    if found is DISCONNECTED:
+                        broken.append(number)
+                    elif not isinstance(found, Rejected):
+                        yield number, found
+                    elif number in repeated:
                         yield number, Outcome(BUILD, why=found.why)
                     else:
-                        yield number, found
-                if self._client.status == "closed":
-                    for number in futures.numbers:
-                        futures.drop(number)
-                        yield number, DISCONNECTED
+                        self._pinned.add(targets[number])
+                        repeated.add(number)
+                        futures.add(number, starts[number]())
+                if broken or self._client.status == "closed":
+                    broken += futures.numbers
+                    futures.cancel()
+                    if not self._reopens():
+                        yield from ((number, DISCONNECTED) for number in broken)
+                        return
+                    futures = Futures(self._client)
+                    for number in broken:
+                        futures.add(number, starts[number]())
                 for target in absence.found({targets[n] for n in futures.numbers}, self._present):
                     for number in [n for n in futures.numbers if targets[n] == target]:
                         futures.drop(number)
@@ -164,11 +170,19 @@ class ClusterMeasurer:
         finally:
             futures.cancel()
 
-    def _is_connected(self) -> bool:
-        """Whether the scheduler answers. Waits while the client connects again."""
-        while self._client.status == "connecting":
-            time.sleep(PAUSE)
-        return bool(self._client.status == "running")
+    def _reopens(self) -> bool:
+        """Connect again after the connection broke, by a new client, since the scheduler forgets the tasks of
+        the old one. Returns whether the scheduler answers; a client of the caller is never replaced.
+        """
+        if self._address is None:
+            return False
+        with suppress(OSError, TimeoutError):
+            self._client.close(timeout=1)
+        try:
+            self._client = connect(self._address, self._security)
+        except UsageError:
+            return False
+        return True
 
     def _present(self, target: str) -> bool:
         """Whether a worker runs a target now."""
