@@ -21,14 +21,14 @@ BATCHES = (1, 2, 4, 8)
 NEARLY = 0.95
 LEAST_TRIALS, TRIALS_EACH = 400, 12
 TYPICAL = Costs(
-    builds=(0.05, 0.18, 0.35, 0.48, 0.5, 0.2),
-    runs=(0.05, 0.06, 0.1, 0.13, 0.23),
-    propose=0.02,
-    learn=0.05,
-    client=2e-3,
-    schedule=1.5e-3,
+    builds=(0.1, 0.3, 0.4, 0.5, 0.6),
+    runs=(0.05, 0.06, 0.08, 0.11, 0.15),
+    propose=0.23,
+    learn=0.07,
+    client=1.9e-3,
+    schedule=1.3e-3,
 )
-"""Costs of two cores of a server, for tests and for a quick look (`--typical`)."""
+"""Costs that were measured on two cores of a server, for tests and for a quick look (`--typical`)."""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +33,15 @@ C, ZEN, SKYLAKE = (
     "llvm -mcpu=znver4 -num-threads=1",
     "llvm -mcpu=skylake -num-threads=1",
 )
+
+
+@pytest.fixture(autouse=True)
+def sockets():
+    """Dask leaves the sockets of broken connections to the garbage collector, which warns of them."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
@@ -182,6 +193,7 @@ def test_jobs_are_lost_if_all_workers_stay_away(task, start, scheduler):
     assert "no worker of the cluster runs c -mcpu=cortex-a72 any more" in rest[-1][1].why
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_jobs_go_on_after_a_broken_connection(task, start, measurer):
     start("one", C)
     for _ in range(3):
@@ -194,6 +206,7 @@ def test_jobs_go_on_after_a_broken_connection(task, start, measurer):
         check(outcomes, 30)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_scheduler_that_vanishes(task, start, scheduler):
     start("one", C)
     client = connect(scheduler.scheduler_address, None, seconds=0.5)
