@@ -175,7 +175,7 @@ def search_configurations(
 
 
 def _shape(layer: Layer) -> Layer:
-    """A layer without its name and its places in memory, which do not change its cycles."""
+    """A layer without its name and its addresses, which do not change its cycles."""
 
     def moved(view: View) -> View:
         return replace(view, base=0, offset=0)
