@@ -14,13 +14,14 @@ from dlc_core.passes.tir.schedule_kernels import TUNED
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.measure.kernels import KERNEL
 from dlc_tune.measuring.job import Job
-from dlc_tune.measuring.kernel import is_of_model, kernel_module
+from dlc_tune.measuring.kernel import dims_of, is_of_model, kernel_module
 
 
 def compiled(job: Job) -> Executable:
     """Compile the kernel of a job. Raises ScheduleError if the trace of the job was refused, since the kernel
     then has another schedule; other errors of the compiler pass through.
     """
+    dims_of(job.func, job.sizes)  # a run would miss them
     settings = dict(job.settings)
     # A tuner that answers None keeps the records of installed tuners out of the default schedule.
     with PassContext(tuner=lambda *_: job.trace):
