@@ -78,7 +78,8 @@ def start(folder: str, log: str, environment: Mapping[str, str], setup: Callable
     """
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    # Tasks empty the file, not this: the pool starts a new process before the message of a dead one is read.
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(output, sys.__stderr__.fileno() if sys.__stderr__ else 2)
     os.close(output)
     os.environ.clear()
