@@ -141,7 +141,8 @@ class ModelTuner:
     ) -> None:
         self._make_tasks, self._graph = tasks, graph
         self._store: Store = store or NoStore()
-        self._spaces, self._strategy, self._measurer, self._seed = spaces, strategy, measurer, seed
+        self._strategy: Strategy = getattr(strategy, "for_model", lambda: strategy)()
+        self._spaces, self._measurer, self._seed = spaces, measurer, seed
         self._batch, self._max_trials, self._progress = batch, max_trials, progress
         self._kernels: list[_Kernel] = []
         self._start = self._end = 0.0

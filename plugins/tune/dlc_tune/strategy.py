@@ -46,7 +46,11 @@ class Search(Protocol):
 
 
 class Strategy(Protocol):
-    """A search strategy. `about` is one line for users."""
+    """A search strategy. `about` is one line for users.
+
+    An optional method `for_model()` returns the strategy that searches the kernels of one model, such as one
+    with a cost model that they share.
+    """
 
     @property
     def name(self) -> str: ...

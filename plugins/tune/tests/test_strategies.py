@@ -217,3 +217,10 @@ def test_a_defect_of_a_space_costs_one_point(task):
         found = candidate(Broken(), task, defaults)
     assert isinstance(found, Invalid)
     assert isinstance(candidate(Broken(), task, replay({"x": "2"})), Candidate)
+
+
+def test_kernels_of_a_model_share_what_the_ranker_learns(task):
+    strategy = evolution().for_model()
+    one, other = (strategy.start(task, Tiles(), seed) for seed in (0, 1))
+    assert one._ranker is other._ranker
+    assert evolution().start(task, Tiles(), 0)._ranker is not one._ranker

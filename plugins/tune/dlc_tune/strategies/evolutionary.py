@@ -120,6 +120,11 @@ class EvolutionaryStrategy:
     def __init__(self, make_ranker: Callable[[], Ranker] = default_ranker) -> None:
         self._make_ranker = make_ranker
 
+    def for_model(self) -> EvolutionaryStrategy:
+        """The strategy for the kernels of one model: what the ranker learns of one serves the others."""
+        ranker = self._make_ranker()
+        return EvolutionaryStrategy(lambda: ranker)
+
     def start(self, task: Task, space: Space, seed: int) -> EvolutionarySearch:
         return EvolutionarySearch(task, space, seed, self._make_ranker())
 
