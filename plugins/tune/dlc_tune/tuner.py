@@ -34,7 +34,7 @@ from dlc_tune.strategy import Strategy
 from dlc_tune.task import Task
 from dlc_tune.tasks import tasks_of
 
-SPACES = ("decisions", "mutations")
+SPACES = ("decisions", "sketches", "mutations")
 """The spaces that are searched if none is named."""
 STRATEGY = "evolutionary"
 SECONDS = 60.0
