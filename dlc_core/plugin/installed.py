@@ -56,7 +56,8 @@ def distributions_stamp() -> str | None:
     distributions.
     """
     for finder in sys.meta_path:
-        own = getattr(finder, "__module__", "").startswith("_frozen_importlib")
+        # The backport of importlib.metadata finds what the standard library does.
+        own = getattr(finder, "__module__", "").startswith(("_frozen_importlib", "importlib_metadata"))
         if hasattr(finder, "find_distributions") and not own:
             return None
     records = list(_records())

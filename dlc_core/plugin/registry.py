@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pluggy
 
 from dlc_core.config import config
-from dlc_core.diag import PluginError, TargetError, first_names, similar
+from dlc_core.diag import PluginError, TargetError, UsageError, first_names, similar
 from dlc_core.foreign.lookup import set_foreign_lookup, set_source_loader
 from dlc_core.hooks import PROJECT, Deferred
 from dlc_core.ir.declared import set_dtype_finder
@@ -406,6 +406,8 @@ class Registry:
                 return None
             try:
                 states += [f"{plugin.name}: {call.function()}" for call in calls]
+            except UsageError:  # such as a setting with an unknown value
+                raise
             except Exception as error:  # noqa: BLE001 (a tuner only advises)
                 plugin.problems.append(Problem("dlc_schedule_state", error))
                 return None

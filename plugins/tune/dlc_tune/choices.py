@@ -57,6 +57,10 @@ class Choices:
             raise ScheduleError(f"the choice {name!r} has options with equal texts: {', '.join(texts)}")
         if name in self.point and self.point[name] in texts:
             return options[texts.index(self.point[name])]
+        if default is not None and str(default) not in texts:
+            raise ScheduleError(
+                f"the choice {name!r} has the default {default}", why=f"its options are {', '.join(texts)}"
+            )
         question = Question(name, texts, 0 if default is None else texts.index(str(default)))
         index = self._answer(question)
         if not 0 <= index < len(texts):

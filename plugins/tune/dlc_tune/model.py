@@ -41,6 +41,11 @@ KEPT_BACK = 0.25
 """The part of the budget for comparisons."""
 GRAPH = 0.3
 """The part of the budget for decisions of graph passes."""
+CLEAR = 0.97
+"""The part of the default's time below which a candidate is compared even if the budget has ended."""
+SLOWER = 0.01
+"""What was found is withdrawn if the whole model takes this much longer, or longer beyond the noise."""
+NOT_COMPARED = "the budget ended before its best candidate was compared; the next run goes on from there"
 COMPARE_SECONDS = 3.0
 """The time of the comparison of whole models."""
 
@@ -68,7 +73,7 @@ class Progress:
 
 @record(frozen=True, eq=False)
 class ModelResult:
-    """The result of tuning a model.
+    """The result of tuning a model. `print` shows a line for each kernel.
 
     `ratio` is the time of a call of the tuned model over that of the untuned one, by an interleaved
     comparison, and `noise` the half width of its interval; None if there was no such comparison.
@@ -93,6 +98,15 @@ class ModelResult:
     @property
     def trials(self) -> int:
         return sum(result.trials for result in self.results)
+
+    def __str__(self) -> str:
+        lines = [str(result) for result in self.results]
+        lines += [
+            f"{d.decision.partition('/')[0]}: {d.option} instead of {d.preferred}" for d in self.decided
+        ]
+        if self.ratio is not None:
+            lines.append(f"the whole model: {self.ratio:.3f} ± {self.noise:.3f} of its time before")
+        return "\n".join([*lines, *([f"withdrawn: {self.withdrawn}"] if self.withdrawn else [])])
 
 
 @dataclass
@@ -166,17 +180,21 @@ class ModelTuner:
             self._search(self._start + seconds * (1 - KEPT_BACK))
         except KeyboardInterrupt:
             interrupted = True
+        stopped = False
         try:
-            self._conclude(interrupted)
+            self._conclude("interrupted: " if interrupted else "")
         except KeyboardInterrupt:
-            interrupted = True
-        results = tuple(each.result for each in self._kernels if each.result is not None)
+            interrupted = stopped = True
+        results = tuple(each.result or each.search.without_comparison(NOT_COMPARED) for each in self._begun())
         decided = () if self._graph is None else tuple(self._graph.found)
         left_out = {} if tasks is None else tasks.left_out
         found = ModelResult(results, decided, interrupted=interrupted, left_out=left_out)
-        if tasks is not None and not interrupted and (found.chosen or decided):
+        if tasks is not None and not stopped and (found.chosen or decided):
             self._report("comparing the whole model with the untuned one")
-            found = self._verified(found, tasks, untuned or tasks.exe)
+            try:
+                found = self._verified(found, tasks, untuned or tasks.exe)
+            except KeyboardInterrupt:
+                found = replace(found, interrupted=True)
         return replace(found, seconds=time.monotonic() - self._start)
 
     def _search_for(self, task: Task) -> KernelSearch:
@@ -189,7 +207,10 @@ class ModelTuner:
                 return
             self._report(f"searching {kernel.part.task.name}")
             before = kernel.search.best_seconds
-            kernel.search.go_on(self._batch)
+            most = self._batch
+            if self._max_trials is not None:
+                most = min(most, self._max_trials - kernel.search.trials)
+            kernel.search.go_on(most)
             after = kernel.search.best_seconds
             if before is not None and after is not None and after < before:
                 kernel.last_gain, kernel.rounds_in_vain = 1 - after / before, 0
@@ -198,23 +219,30 @@ class ModelTuner:
             if self._max_trials is not None and kernel.search.trials >= self._max_trials:
                 self._finish(kernel)
 
-    def _conclude(self, interrupted: bool) -> None:
-        """Compare the best candidates of each kernel with its default, the largest gains first."""
-        waiting = [each for each in self._kernels if each.result is None and each.search.best]
+    def _begun(self) -> list[_Kernel]:
+        """The kernels that were searched."""
+        return [each for each in self._kernels if each.search.default is not None]
+
+    def _conclude(self, note: str) -> None:
+        """Compare the best candidates of each kernel with its default, the largest gains first. After the end
+        of the budget only those whose gain is clear are compared: what was found shall not be lost.
+        """
+        waiting = [each for each in self._begun() if each.result is None and each.search.best]
         waiting.sort(key=lambda each: each.line().best - each.line().default)
         for kernel in waiting:
-            if interrupted or (time.monotonic() > self._end and kernel is not waiting[0]):
+            line = kernel.line()
+            if time.monotonic() > self._end and line.best > CLEAR * line.default:
                 return
-            self._finish(kernel)
+            self._finish(kernel, note)
 
-    def _finish(self, kernel: _Kernel) -> None:
-        self._report(f"comparing {kernel.part.task.name} with its default")
+    def _finish(self, kernel: _Kernel, note: str = "") -> None:
+        self._report(f"{note}comparing {kernel.part.task.name} with its default")
         kernel.result = kernel.search.conclude()
 
     def _verified(self, found: ModelResult, tasks: ModelTasks, untuned: Executable) -> ModelResult:
         """Compare the whole model, and withdraw what was found if it is slower or its results differ."""
         why, ratios = compare_models(tuned_model(tasks, found.chosen), untuned, tasks.inputs, COMPARE_SECONDS)
-        if not why and ratios is not None and ratios.ratio - ratios.noise > 1:
+        if not why and ratios is not None and ratios.ratio > 1 + min(ratios.noise, SLOWER):
             why = f"the whole model took {ratios.ratio:.3f} ± {ratios.noise:.3f} of the untuned one's time"
         if why:
             graph = () if self._graph is None else tuple(self._graph.records())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Protocol
 
 from dlc_core.schedule import Trace
@@ -81,6 +82,10 @@ class Result:
     """Trials that could not be built or run."""
     why: str = ""
 
+    def __str__(self) -> str:
+        found = self.why if self.chosen is None else f"{self.ratio:.3f} of the default's time"
+        return f"{self.task.name}: {self.trials} trials, {self.failed} failed: {found}"
+
     @property
     def ratio(self) -> float:
         """The time of the schedule in use over that of the default: 1 if nothing was chosen."""
@@ -107,6 +112,7 @@ class KernelSearch:
     _rounds_without_gain: int = 0
     _known: list[Tried] = field(default_factory=list)
     _has_ended: bool = False
+    _last_reason: str = ""
 
     def __post_init__(self) -> None:
         self._waiting = [space for space in self.spaces if not space.fits(self.task)]
@@ -116,6 +122,11 @@ class KernelSearch:
     def has_ended(self) -> bool:
         """Whether there is nothing left to try."""
         return self._has_ended
+
+    @property
+    def last_reason(self) -> str:
+        """Why the last point of an exhausted search was not legal; empty if that is not known."""
+        return self._last_reason
 
     @property
     def unit(self) -> str:
@@ -149,8 +160,9 @@ class KernelSearch:
             self._has_ended = True
             return False
         search = self._current()
-        asked = [] if search is None else search.ask(count)
+        asked = [] if search is None else list(search.ask(count) or ())
         if search is None or not asked:
+            self._last_reason = getattr(search, "why_not", "") or self._last_reason
             return self._next_space()
         before = self.best_seconds
         tried = self._measured(asked)
@@ -176,6 +188,10 @@ class KernelSearch:
                 self.store.add(chosen)
                 return self._result(chosen, comparison)
         return self._result(None, comparison, _why_not(self, comparison))
+
+    def without_comparison(self, why: str) -> Result:
+        """The result of a search whose best candidates were not compared."""
+        return self._result(None, None, why)
 
     def _current(self) -> Search | None:
         if self._search is None and self._waiting:
@@ -216,6 +232,8 @@ class KernelSearch:
 
     def _record(self, made: Candidate, state: str, outcome: Outcome, comparison: Comparison | None) -> Record:
         task, description = self.task, self.task.context.target.describe()
+        # The ratio of both is that of the interleaved comparison.
+        usual = median(comparison.default) if comparison and comparison.default else None
         family, extents = family_of(task.func)
         return Record(
             kernel=task.key,
@@ -228,8 +246,8 @@ class KernelSearch:
             trace=made.trace.to_json(),
             state=state,
             outcome=outcome.state,
-            seconds=outcome.best,
-            default_seconds=min(comparison.default) if comparison and comparison.default else None,
+            seconds=outcome.best if usual is None or comparison is None else comparison.ratio * usual,
+            default_seconds=usual,
             noise=outcome.noise if comparison is None else comparison.noise,
             unit=self.unit,
             threads=description.cores,
@@ -252,7 +270,10 @@ def _seconds(tried: Tried) -> float:
 def _why_not(search: KernelSearch, comparison: Comparison | None) -> str:
     if not search.best:
         reasons = [reason for space in search.spaces if (reason := space.fits(search.task))]
-        return reasons[0] if reasons and not search.trials else "no candidate could be measured"
+        if search.trials:
+            return "no candidate could be measured"
+        last = f"; the last point: {search.last_reason}" if search.last_reason else ""
+        return reasons[0] if reasons else f"no candidate is legal{last}"
     if comparison is None:
         return "no candidate came near the default"
     if comparison.state != OK:

@@ -86,7 +86,7 @@ def tune(
     `inputs` of a model are what its kernels are weighed with; `sizes` are values of symbolic dims.
     """
     spaces = [_space(each) for each in _listed(space)]
-    chosen_strategy = registry().search_strategies[strategy] if isinstance(strategy, str) else strategy
+    chosen_strategy = _strategy(strategy)
     _check_budget(seconds, trials, batch)
     with _store(database, keep) as store, _measurer(measurer, cluster, target) as found:
         if isinstance(subject, (PrimFunc, Schedule)):
@@ -153,7 +153,7 @@ def _listed(space: SpaceLike | Sequence[SpaceLike]) -> Sequence[SpaceLike]:
 
 def _space(space: SpaceLike) -> Space:
     found: Space = registry().search_spaces[space] if isinstance(space, str) else space
-    if not (hasattr(found, "generate") and hasattr(found, "fits")):
+    if not all(hasattr(found, each) for each in ("name", "generate", "fits")):
         raise UsageError(
             f"a {type(found).__name__} is no search space",
             hint="a space has `name`, `about`, `fits(task)` and `generate(schedule, choose, task)`",
@@ -161,10 +161,22 @@ def _space(space: SpaceLike) -> Space:
     return found
 
 
+def _strategy(strategy: Strategy | str) -> Strategy:
+    found: Strategy = registry().search_strategies[strategy] if isinstance(strategy, str) else strategy
+    if not hasattr(found, "start"):
+        raise UsageError(
+            f"a {type(found).__name__} is no search strategy",
+            hint="a strategy has `name`, `about` and `start(task, space, seed)`",
+        )
+    return found
+
+
 def _check_budget(seconds: float | None, trials: int | None, batch: int) -> None:
-    for what, value, least in (("seconds", seconds, 0), ("trials", trials, 1), ("batch", batch, 1)):
-        if value is not None and not value >= least:
-            raise UsageError(f"{what}={value} is no budget", hint=f"at least {least}")
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"seconds={seconds} is no budget", hint="more than 0")
+    for what, value in (("trials", trials), ("batch", batch)):
+        if value is not None and not value >= 1:
+            raise UsageError(f"{what}={value} is no budget", hint="at least 1")
 
 
 @contextmanager

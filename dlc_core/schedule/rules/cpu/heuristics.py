@@ -70,7 +70,7 @@ class GemmHeuristics:
     program of the corpus reads it on one thread."""
     unrolled_products: int = 4
     """Products, or dot products, of each integer sum in the body of the innermost loop, on machines that
-    start one instruction at a time: loop control is amortised.  Counted on an emulated Cortex-M4, dot
+    start one instruction at a time: loop control is amortised.  By counting on an emulated Cortex-M4, dot
     products: 1.60 instructions per multiply-add with one, 1.41 with four."""
     min_copied_rows: int = 4
     """Rows of the result from which a transposed copy of a right-hand side is faster than reductions along

@@ -91,7 +91,8 @@ def tune(
     faster beyond the noise with the same results. Compiles use it from then on: `dlc explain` says where
     each schedule comes from, `dlc records` lists what is kept.
 
-    Ctrl-C ends the search and keeps what was found. The next run goes on from there.
+    Ctrl-C ends the search and compares the best candidates until then, which takes some seconds; a second
+    Ctrl-C ends at once. All trials are kept, and the next run goes on from there.
 
     Examples:
 
@@ -173,9 +174,10 @@ def _summary(result: ModelResult) -> Iterator[str]:
         yield f"{decision}: {found.option} instead of {found.preferred} for {layer}"
     for name, why in result.left_out.items():
         yield f"not tuned: {name}: {why}"
-    yield f"{result.trials} trials in {result.seconds:.0f} s; {len(result.chosen)} schedules are kept"
+    kept = "1 schedule is" if len(result.chosen) == 1 else f"{len(result.chosen)} schedules are"
+    yield f"{result.trials} trials in {result.seconds:.0f} s; {kept} kept"
     if result.interrupted:
-        yield "interrupted: the records until then are kept, and the next run goes on from there"
+        yield "interrupted: all trials are kept, and the next run goes on from there"
     if result.withdrawn:
         yield f"the schedules were withdrawn: {result.withdrawn}"
     elif result.ratio is not None:

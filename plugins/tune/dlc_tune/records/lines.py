@@ -82,6 +82,8 @@ def of_fields(data: Mapping[str, Any]) -> Record:
     found = Record(**made)
     if found.state == CHOSEN and (found.outcome != OK or not (found.trace or found.space == DECIDED)):
         raise RecordError(f"a chosen schedule of outcome {found.outcome!r}", why="it has a trace, and ran")
+    if found.state == CHOSEN and (found.seconds or 0.0) > (found.default_seconds or float("inf")):
+        raise RecordError("a chosen schedule that is slower than the default", why="it would not be used")
     return found
 
 
@@ -124,8 +126,8 @@ def _text(most: int = MAX_TEXT, empty: bool = True) -> Callable[[Any], str]:
             raise ValueError(f"it is a {type(value).__name__}, not a text")
         if len(value) > most or not (value or empty):
             raise ValueError(f"it has {len(value)} characters; between {int(not empty)} and {most} are legal")
-        if "\0" in value or not _is_text(value):
-            raise ValueError("it has a character that is no text")
+        if any(c < " " or c == "\x7f" for c in value) or not _is_text(value):
+            raise ValueError("it has a control character, or one that is no text")
         return value
 
     return check

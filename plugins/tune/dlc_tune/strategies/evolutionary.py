@@ -42,6 +42,11 @@ class EvolutionarySearch:
         self._measured: list[Tried] = []
         self._began = False
 
+    @property
+    def why_not(self) -> str:
+        """Why the last point that was not legal was refused."""
+        return self._made.why_not
+
     def ask(self, count: int) -> Sequence[Candidate]:
         chosen: list[Candidate] = []
         if not self._began:

@@ -35,6 +35,11 @@ class GridSearch:
         self._made = Made(task, space)
         self._points = self._walk()
 
+    @property
+    def why_not(self) -> str:
+        """Why the last point that was not legal was refused."""
+        return self._made.why_not
+
     def ask(self, count: int) -> Sequence[Candidate]:
         return list(islice(self._points, count))
 

@@ -49,6 +49,11 @@ class OptunaSearch:
         self._trials: dict[str, Any] = {}
         self._random = random.Random(f"{seed}/{task.key}/{space.name}")
 
+    @property
+    def why_not(self) -> str:
+        """Why the last point that was not legal was refused."""
+        return self._made.why_not
+
     def ask(self, count: int) -> Sequence[Candidate]:
         found: list[Candidate] = []
         in_vain = 0

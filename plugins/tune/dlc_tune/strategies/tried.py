@@ -19,6 +19,8 @@ class Made:
         """The number of points that were not legal."""
         self.repeated = 0
         """The number of points that gave a known schedule."""
+        self.why_not = ""
+        """Why the last point that was not legal was refused."""
 
     def new(self, answer: Answer) -> Candidate | None:
         """The candidate of these answers; None if it is not legal or its schedule was made before."""
@@ -31,7 +33,9 @@ class Made:
 
     def _make(self, answer: Answer) -> tuple[tuple[Question, ...], Candidate | Invalid]:
         found = candidate(self.space, self.task, answer)
-        self.invalid += isinstance(found, Invalid)
+        if isinstance(found, Invalid):
+            self.invalid += 1
+            self.why_not = found.why
         return found.questions, found
 
     def knows(self, text: str) -> bool:
