@@ -13,6 +13,8 @@ from dlc_tune.measuring.comparing import Ratios, disagreement, interleave
 from dlc_tune.measuring.execute import REPEAT_SECONDS, calls_for, sample
 from dlc_tune.measuring.vendor import Measure, measure_of
 
+LAYERS = 10.0
+"""The factor of tolerances for models: 1e-4 of the largest output in float32, as for reference outputs."""
 COSTS = 16
 """The costs that a measure with noise gives of each model."""
 
@@ -27,7 +29,7 @@ def compare_models(
     ours, theirs = tuned.bind(inputs), untuned.bind(inputs)
     ours()
     theirs()
-    wrong = disagreement(ours.outputs, theirs.outputs)
+    wrong = disagreement(ours.outputs, theirs.outputs, LAYERS)
     if wrong:
         return f"the results differ: {wrong}", None
     number = calls_for(partial(time_calls, theirs), REPEAT_SECONDS)
@@ -47,7 +49,7 @@ def _compare_costs(
     """Compare by the measure of a target, whose costs are those of whole models too."""
     given = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
     (ours, found), (theirs, expected) = (measure.costs(exe, given, COSTS) for exe in (tuned, untuned))
-    wrong = disagreement(found, expected)
+    wrong = disagreement(found, expected, LAYERS)
     if wrong:
         return f"the results differ: {wrong}", None
     ratio = median(ours) / median(theirs)

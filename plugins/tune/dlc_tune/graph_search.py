@@ -32,7 +32,7 @@ from dlc_tune.tasks import inputs_of
 
 SEARCHED = ("winograd.tile", "row_filter.tile", "strassen.form", "attention.form", "conv_transpose.phases")
 """The decisions that are searched: those whose names hold everything that they depend on."""
-COMPARE_SECONDS = 1.0
+COMPARE_SECONDS = 0.5
 """The time of a comparison whose result stays unclear."""
 
 

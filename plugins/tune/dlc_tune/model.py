@@ -39,7 +39,7 @@ NEGLIGIBLE = 0.002
 """Kernels that take less than this part of a call are not tuned."""
 KEPT_BACK = 0.25
 """The part of the budget for comparisons."""
-GRAPH = 0.3
+GRAPH = 0.2
 """The part of the budget for decisions of graph passes."""
 CLEAR = 0.97
 """The part of the default's time below which a candidate is compared even if the budget has ended."""

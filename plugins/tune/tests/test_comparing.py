@@ -206,3 +206,14 @@ def test_digests_tell_results_apart() -> None:
     ]
     assert len({digest([each]) for each in found}) == 4
     assert digest([found[0]]) == digest([np.zeros(4, np.float32)])
+
+
+def test_sums_in_another_order_agree_within_the_size_of_their_terms() -> None:
+    expected = np.array([1000.0, 0.001], np.float32)
+    assert disagreement([expected + np.float32(2e-3)], [expected]) == ""
+    assert "differ" in disagreement([expected + np.float32(1.0)], [expected])
+    small = np.array([0.1, 0.001], np.float32)
+    assert "differ" in disagreement([small + np.float32(2e-3)], [small])
+    assert disagreement([small + np.float32(5e-5)], [small], layers=10.0) == ""
+    ints = np.array([1000, 1])
+    assert "differ" in disagreement([ints + 1], [ints], layers=10.0)

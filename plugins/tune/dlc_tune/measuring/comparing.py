@@ -136,10 +136,36 @@ def tolerances_for(arrays: Sequence[NDArray]) -> Mapping[str, tuple[float, float
     return found
 
 
-def disagreement(found: Sequence[NDArray], expected: Sequence[NDArray]) -> str:
-    """The difference of results beyond their tolerances; empty if they agree. NaN agrees with NaN."""
+def disagreement(found: Sequence[NDArray], expected: Sequence[NDArray], layers: float = 1.0) -> str:
+    """The difference of results beyond their tolerances; empty if they agree. NaN agrees with NaN.
+
+    An element may differ by its dtype's tolerance of itself, and of the largest finite element of its result,
+    if that is above one: sums in another order have errors of the size of their largest terms. `layers`
+    multiplies the tolerances of floats for results that many kernels compute one after the other.
+    """
     arrays = [np.asarray(each) for each in expected]
-    return difference([np.asarray(each) for each in found], arrays, tolerances_for(arrays)) or ""
+    given = [np.asarray(each) for each in found]
+    if len(given) != len(arrays):
+        return difference(given, arrays, {}) or ""
+    for position, (have, want) in enumerate(zip(given, arrays, strict=True)):
+        scale = max(1.0, _largest(want))
+        allowed = {
+            name: (layers * relative, layers * absolute * scale)
+            for name, (relative, absolute) in tolerances_for([want]).items()
+        }
+        why = difference([have], [want], allowed)
+        if why is not None:
+            return f"result {position}: {why}" if len(arrays) > 1 else why
+    return ""
+
+
+def _largest(array: NDArray) -> float:
+    """The largest magnitude of finite floats; 0 for other arrays."""
+    if not DType.of(array.dtype).is_float:
+        return 0.0
+    finite = np.abs(array.astype(np.float64))
+    finite = finite[np.isfinite(finite)]
+    return float(finite.max()) if finite.size else 0.0
 
 
 __all__ = [

@@ -24,9 +24,13 @@ from dlc_tune.task import Task
 
 @lru_cache(maxsize=64)
 def matching_rules(task: Task) -> tuple[ScheduleRule, ...]:
-    """The rules that match the kernel of a task, the preferred first."""
+    """The rules that match the kernel of a task, the preferred first. The rule with the lowest priority,
+    which takes any loops, is one of them only if no other matches: it is slower by far.
+    """
     rules = ScheduleKernels().candidates(task.context, task.machine)
-    return tuple(rule for rule in rules if rule.matches(task.func, task.machine))
+    found = tuple(rule for rule in rules if rule.matches(task.func, task.machine))
+    lowest = min((rule.priority for rule in rules), default=0)
+    return tuple(rule for rule in found if rule.priority > lowest) or found
 
 
 class Decisions:

@@ -22,6 +22,8 @@ PARENTS = 8
 """The number of measured points that have offspring."""
 POOL = 2
 """The candidates in the pool for each one that is measured."""
+RANKED_STEPS = 64
+"""Schedules with more steps are not ranked: their features cost about as much as a measurement."""
 ATTEMPTS = 4
 """Points that are made at most for each place in the pool."""
 CHANGES = 2
@@ -41,6 +43,7 @@ class EvolutionarySearch:
         self._ranker = ranker
         self._measured: list[Tried] = []
         self._began = False
+        self._is_ranked = True
 
     @property
     def why_not(self) -> str:
@@ -53,8 +56,9 @@ class EvolutionarySearch:
             self._began = True
             first = self._made.new(defaults)
             chosen += [] if first is None else [first]
-        pool = self._pool(POOL * (count - len(chosen)))
-        scores = self._ranker.scores(self._made.task, pool) if pool else ()
+            self._is_ranked = first is None or len(first.trace.steps) <= RANKED_STEPS
+        pool = self._pool((POOL if self._is_ranked else 1) * (count - len(chosen)))
+        scores = self._ranker.scores(self._made.task, pool) if self._is_ranked and pool else [0.0] * len(pool)
         ranked = [each for _, _, each in sorted(zip((-s for s in scores), range(len(pool)), pool))]
         explored = [each for each in ranked if self._random.random() < RANDOM]
         for each in (*ranked[: max(0, count - len(chosen) - int(RANDOM * count))], *explored, *ranked):
@@ -68,7 +72,8 @@ class EvolutionarySearch:
             if each.seconds is not None:
                 self._measured.append(each)
         self._measured.sort(key=lambda each: each.seconds or 0.0)
-        self._ranker.learn(self._made.task, tried)
+        if self._is_ranked:
+            self._ranker.learn(self._made.task, tried)
 
     def _pool(self, size: int) -> list[Candidate]:
         """Legal candidates with distinct schedules that were not measured."""
