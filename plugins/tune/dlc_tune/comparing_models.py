@@ -35,7 +35,7 @@ def compare_models(
     number = calls_for(partial(time_calls, theirs), REPEAT_SECONDS)
 
     def timed(exe: Executable) -> Callable[[], float]:
-        # Results are placed anew in each round, because where they lie changes times a little.
+        # Results are placed again in each round, because where they lie changes times a little.
         call = exe.bind(inputs)
         call()
         return partial(sample, partial(time_calls, call), number)
