@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from dlc_tune.testing import faults, full_disk
 
 from dlc_core import te
 from dlc_core.backend.compiler import compiler_problem
+from dlc_core.diag import UsageError
 from dlc_core.ir.expr import Var
 
 TARGET = "llvm -num-threads=1"
@@ -236,3 +238,11 @@ def test_other_targets(measurer: LocalMeasurer, task: Task, target: str) -> None
     else:  # the reference has no schedules, and a launch needs threads
         assert outcomes[1].state == BUILD
         assert outcomes[1].why
+
+
+def test_a_folder_with_too_long_a_path_is_named(tmp_path, monkeypatch):
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with pytest.raises(UsageError, match="the folder for temporary files has a path of"):
+        LocalMeasurer()

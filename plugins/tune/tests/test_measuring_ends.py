@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,14 +56,18 @@ def script(tmp_path: Path, mode: str) -> Iterator[tuple[subprocess.Popen[str], l
     """A tuning script: its process, those that it started, and its folder of files."""
     file = tmp_path / "script.py"
     file.write_text(SCRIPT)
-    with subprocess.Popen(
-        [sys.executable, file, mode],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        start_new_session=True,
-    ) as process:
+    # Sockets need a short path.
+    with (
+        tempfile.TemporaryDirectory(prefix="dlc-", dir="/tmp") as folder,
+        subprocess.Popen(
+            [sys.executable, file, mode],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": folder},
+            start_new_session=True,
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             words = process.stdout.readline().split()

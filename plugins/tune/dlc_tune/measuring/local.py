@@ -48,6 +48,10 @@ class _Begun:
     build: Answer | None = None
 
 
+MAX_FOLDER = 75
+"""The characters of the folder for temporary files that leave room for the names of sockets (108 in all)."""
+
+
 class LocalMeasurer:
     """A measurer of this machine. One thread at a time uses it. It starts processes when it needs them.
 
@@ -78,6 +82,7 @@ class LocalMeasurer:
         self.repeats = repeats or Repeats()
         self.compare_seconds = compare_seconds
         self._memory = memory_bytes or default_memory(builders + runners)
+        _check_temporary_folder()
         self._folder = Path(tempfile.mkdtemp(prefix="dlc-tune-"))
         self._builders = [WorkerProcess(self._folder, setup) for _ in range(builders)]
         self._runners = [WorkerProcess(self._folder, setup) for _ in range(runners)]
@@ -246,6 +251,17 @@ def _end(processes: Sequence[WorkerProcess], folder: Path) -> None:
     for each in processes:
         each.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_temporary_folder() -> None:
+    """Raise UsageError if sockets in the folder for temporary files have too long a path for the system."""
+    folder = tempfile.gettempdir()
+    if len(folder) > MAX_FOLDER:
+        raise UsageError(
+            f"the folder for temporary files has a path of {len(folder)} characters: {folder}",
+            why=f"the processes of the measurer talk through sockets there, which allow {MAX_FOLDER}",
+            hint="set TMPDIR to a folder with a shorter path",
+        )
 
 
 __all__ = ["LocalMeasurer", "kind_of"]
