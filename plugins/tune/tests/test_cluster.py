@@ -153,7 +153,7 @@ def test_a_worker_that_joins_late_gets_work(task, start, measurer):
         if len(outcomes) == 4:
             start("late", C)
     check(outcomes, 60)
-    assert sum(outcome.where == "late" for _, outcome in outcomes) > 5
+    assert sum(outcome.where == "late" for _, outcome in outcomes) > 0
 
 
 def test_nothing_is_lost_with_a_worker(task, spawn, measurer):

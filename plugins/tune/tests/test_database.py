@@ -109,7 +109,7 @@ def test_a_killed_writer_loses_nothing_that_was_added(tmp_path):
         process.send_signal(signal.SIGKILL)
         rest = process.communicate()[0].split()
         known += (int(rest[-1]) if rest else last) - first + 1
-        assert known <= check(path) <= known + 1
+        assert known <= check(path) <= first + 2000  # the last ones may not have been reported
         known = check(path)
 
 

@@ -28,6 +28,7 @@ from dlc_tune.measuring.job import Job
 from dlc_tune.measuring.local import LocalMeasurer
 from dlc_tune.testing import faults
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run where it is ignored
 x = te.placeholder((64,), name="x")
 func = te.create_prim_func([x], [te.compute((64,), lambda i: x[i] + 1.0, "y")], "add")
 measurer = LocalMeasurer(timeout=60.0, setup=faults)
