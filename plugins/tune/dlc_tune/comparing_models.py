@@ -7,14 +7,18 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from dlc_core.runtime.call.bound import BoundCall
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.measure.timing import time_calls
 from dlc_tune.measuring.comparing import Ratios, disagreement, interleave
-from dlc_tune.measuring.execute import REPEAT_SECONDS, calls_for, sample
+from dlc_tune.measuring.execute import REPEAT_SECONDS, calls_for
 from dlc_tune.measuring.vendor import Measure, measure_of
 
 LAYERS = 10.0
 """The factor of tolerances for models: 1e-4 of the largest output in float32, as for reference outputs."""
+BEST_OF = 7
+"""The least of this many times is one measurement. Means do not serve: for a moment the threads of the model
+that ran before compete with those of this one, which made equal models differ by up to 9%."""
 COSTS = 16
 """The costs that a measure with noise gives of each model."""
 
@@ -34,13 +38,15 @@ def compare_models(
         return f"the results differ: {wrong}", None
     number = calls_for(partial(time_calls, theirs), REPEAT_SECONDS)
 
-    def timed(exe: Executable) -> Callable[[], float]:
-        # Results are placed again in each round, because where they lie changes times a little.
-        call = exe.bind(inputs)
-        call()
-        return partial(sample, partial(time_calls, call), number)
+    def timed(call: BoundCall) -> Callable[[], float]:
+        def measure() -> float:
+            call()  # its code and memory come back to the caches
+            return min(time_calls(call, number) for _ in range(BEST_OF)) / number
 
-    return "", interleave(lambda: (timed(tuned), timed(untuned)), 1, seconds)
+        return measure
+
+    pair = timed(ours), timed(theirs)
+    return "", interleave(lambda: pair, 1, seconds)
 
 
 def _compare_costs(
