@@ -256,20 +256,22 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
     """
 
 
-@hookspec(firstresult=True)
-def dlc_decide(decision: str, options: Any, target: Any) -> Any:
-    """Return one of the options for a decision of a graph pass, or None for what the cost model prefers.
+@hookspec
+def dlc_decisions(target: Any) -> Any:
+    """Return options for decisions of graph passes, by decision; called once for a compile.
 
-    `decision` names the decision and, after a "/", the shapes and attributes that it concerns; `options` are
-    the labels of the legal candidates, the preferred one first. Decisions that a user forces are not asked.
+    A key names a decision and, after a "/", the shapes and attributes that it concerns
+    (`Decision.recordable`); the value is the label of an option. An option that is not legal is ignored, and
+    a decision that a user forces is not changed.
 
-    Example: `return database.get((decision, str(target)))`.
+    Example: `return database.decisions(str(target))`.
     """
+    raise NotImplementedError
 
 
 @hookspec
 def dlc_schedule_state() -> str:
-    """Return a text that changes whenever answers of this plugin's `dlc_schedule` or `dlc_decide` may change.
+    """Return a text that changes whenever the plugin's answers to `dlc_schedule` or `dlc_decisions` may.
 
     Compiled models and kernels are cached under the texts of all plugins. If a plugin answers one of the two
     and not this hook, nothing is cached while it is installed.

@@ -25,14 +25,14 @@ predicted cost or the reason why it was refused.  A kernel keeps its choices as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from dlc_core.decisions.choice import MAX_CANDIDATES, Candidate, Choice, one_line, recorded, short_number
 from dlc_core.diag import Span, UsageError, similar
@@ -54,6 +54,14 @@ _RANDOM = "random:"
 
 Asked = Callable[[str, Sequence[str], int], int]
 """Makes a choice: name, labels of the candidates, index of the preferred one; returns an index."""
+
+
+class _Asking(NamedTuple):
+    """The one that makes choices, and the names of those choices; None: all."""
+
+    answer: Asked
+    names: Container[str] | None
+
 
 _declared: dict[str, Decision] = {}
 
@@ -103,7 +111,7 @@ def parse_forced(text: str) -> Forced:
 
 
 _forced: ContextVar[Forced] = ContextVar("dlc_forced_decisions", default=_NOTHING)
-_asked: ContextVar[Asked | None] = ContextVar("dlc_decisions_asked", default=None)
+_asked: ContextVar[_Asking | None] = ContextVar("dlc_decisions_asked", default=None)
 _scope: ContextVar[str] = ContextVar("dlc_decision_scope", default="")
 _made: ContextVar[_Made | None] = ContextVar("dlc_decisions_made", default=None)
 
@@ -162,13 +170,13 @@ def unrecorded() -> Iterator[None]:
 
 
 @contextmanager
-def asking(answer: Asked) -> Iterator[None]:
-    """Let `answer` make the choices in the `with` block that are not forced.
+def asking(answer: Asked, names: Container[str] | None = None) -> Iterator[None]:
+    """Let `answer` make the choices in the `with` block that are not forced, those with these names or all.
 
     It is called with the decision's name, followed by "/" and where in the kernel the choice is made if that
     is known, the labels of the candidates, and the index of the preferred one. It returns an index.
     """
-    token = _asked.set(answer)
+    token = _asked.set(_Asking(answer, names))
     try:
         yield
     finally:
@@ -200,6 +208,9 @@ class Decision:
     about: str
     alternatives: tuple[str, ...]
     has_values: bool = False
+    recordable: bool = False
+    """Whether `where` has all that the choice depends on besides the machine, so that a tuner may try other
+    options in one model and record the best for all."""
 
     def __post_init__(self) -> None:
         for word in (self.name, *self.alternatives):
@@ -328,21 +339,25 @@ class Decision:
 
     def _ask(
         self,
-        asked: Asked,
+        asking: _Asking,
         preferred: T,
         candidates: Callable[[], Sequence[T]],
         kind: Callable[[T], str],
         text: Callable[[T], str] | None,
         where: object,
     ) -> T:
-        """The candidate that `asked` chooses. Of those with equal labels only the first can be chosen."""
+        """The candidate that another than the compiler chooses. Of those with equal labels only the first can
+        be chosen.
+        """
+        name = f"{self.name}/{where}" if where != "" else self.name
+        if asking.names is not None and name not in asking.names:
+            return preferred
         labelled = {self._label(preferred, kind, text): preferred}
         for one in candidates():
             labelled.setdefault(self._label(one, kind, text), one)
         if len(labelled) < 2:
             return preferred
-        name = f"{self.name}/{where}" if where != "" else self.name
-        return list(labelled.values())[asked(name, list(labelled), 0)]
+        return list(labelled.values())[asking.answer(name, list(labelled), 0)]
 
     @staticmethod
     def _label(value: T, kind: Callable[[T], str], text: Callable[[T], str] | None) -> str:

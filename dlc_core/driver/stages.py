@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from dlc_core.config import config as settings
@@ -53,7 +53,6 @@ def context_for(request: CompileRequest) -> PassContext:
         rules=(*current.rules, *known.rules.values()),
         schedule_rules=tuple(known.schedule_rules.values()),
         tuner=current.tuner or (known.schedule if known.has_tuner else None),
-        decider=current.decider or (known.decide if known.has_tuner and current.tuner is None else None),
         tensor_intrins=dict(known.tensor_intrins.items()),
         watchers=(*current.watchers, *request.watchers),
         config=config,
@@ -176,11 +175,23 @@ def lower(
 
 
 def run_stage(stage: str, pipeline: Pipeline, module: IRModule, context: PassContext) -> IRModule:
-    """Return the module after a stage. In the stage "graph" the context's decider makes the decisions."""
-    if stage != "graph" or context.decider is None:
+    """Return the module after a stage. In the stage "graph" the context's decider makes the decisions, or
+    else those that the tuners of plugins have options for.
+    """
+    if stage != "graph":
         return pipeline.run(module, context)
     decider, target = context.decider, context.target
-    with asking(lambda decision, options, preferred: decider(decision, options, preferred, target)):
+    if decider is not None:
+        with asking(lambda decision, options, preferred: decider(decision, options, preferred, target)):
+            return pipeline.run(module, context)
+    found = registry().decisions(target) if context.tuner == registry().schedule else {}
+    if not found:
+        return pipeline.run(module, context)
+
+    def recorded(decision: str, options: Sequence[str], preferred: int) -> int:
+        return options.index(found[decision]) if found[decision] in options else preferred
+
+    with asking(recorded, found):
         return pipeline.run(module, context)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -305,7 +305,7 @@ class Registry:
         infos = []
         for plugin in self.loaded:
             provides = {name: names for name, c in categories.items() if (names := c.provided_by(plugin))}
-            for hook in ("dlc_schedule", "dlc_decide", "dlc_schedule_state"):
+            for hook in ("dlc_schedule", "dlc_decisions", "dlc_schedule_state"):
                 if plugin.value is not None and self._implementations(hook, plugin):
                     provides[hook.removeprefix("dlc_")] = (hook,)
             problems = [str(problem) for problem in plugin.problems]
@@ -348,11 +348,11 @@ class Registry:
 
     @property
     def has_tuner(self) -> bool:
-        """Whether a plugin may answer `schedule` or `decide`."""
+        """Whether a plugin may answer `schedule` or `decisions`."""
         return any(self._tunes(plugin) for plugin in self.loaded)
 
     def _tunes(self, plugin: Plugin) -> bool:
-        return any(self._implementations(hook, plugin) for hook in ("dlc_schedule", "dlc_decide"))
+        return any(self._implementations(hook, plugin) for hook in ("dlc_schedule", "dlc_decisions"))
 
     def schedule(self, kernel: Any, target: Any) -> Any:
         """The first schedule that a tuner returns for a kernel, or None; a tuner that raises is reported and
@@ -373,26 +373,26 @@ class Registry:
                     return answer
         return None
 
-    def decide(self, decision: str, options: Sequence[str], preferred: int, target: Any) -> int:
-        """The index of the option that the first tuner with an answer chooses; else the preferred one.
-
-        A tuner that raises is reported and skipped, and so is an answer that is no option.
+    def decisions(self, target: Any) -> dict[str, str]:
+        """The options of decisions of graph passes that tuners give for a target; the first plugin with an
+        answer counts. A tuner that raises is reported and skipped.
         """
-        arguments = {"decision": decision, "options": tuple(options), "target": target}
+        found: dict[str, str] = {}
         for plugin in self.loaded:
-            for call in self._implementations("dlc_decide", plugin):
+            for call in self._implementations("dlc_decisions", plugin):
                 try:
-                    answer = call.function(*(arguments[name] for name in call.argnames))
-                    if answer is not None:
-                        return options.index(answer)
+                    answer: Any = call.function(*[target][: len(call.argnames)])
+                    given: dict[str, str] = dict(answer)
                 except Exception as error:  # noqa: BLE001 (a tuner only advises)
-                    plugin.problems.append(Problem("dlc_decide", error))
-                    message = f"plugin {plugin.source} failed to decide {decision}: {error!r}"
+                    plugin.problems.append(Problem("dlc_decisions", error))
+                    message = f"plugin {plugin.source} failed to give decisions: {error!r}"
                     warnings.warn(message, RuntimeWarning, stacklevel=2)
-        return preferred
+                    continue
+                found = {**given, **found}
+        return found
 
     def schedule_state(self) -> str | None:
-        """A text that changes whenever an answer of `schedule` or `decide` may change; None if a tuner has no
+        """A text that changes whenever an answer of `schedule` or `decisions` may. None if a tuner has no
         such text.
 
         A tuner whose `dlc_schedule_state` raises is reported, and has none.

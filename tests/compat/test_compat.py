@@ -153,7 +153,7 @@ def test_hooks_of_this_version_are_still_there(plugin: Any) -> None:
 def test_every_category_is_given(plugin: Any) -> None:
     with fresh_registry({"frozen": plugin}) as known:
         info = known.plugins[1]
-    assert {*CATEGORIES, "schedule", "decide", "schedule_state"} == set(info.provides)
+    assert {*CATEGORIES, "schedule", "decisions", "schedule_state"} == set(info.provides)
 
 
 @needs_compiler

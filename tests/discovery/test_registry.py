@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from dlc_core import driver, hooks
-from dlc_core.diag import DlcError, PluginError
+from dlc_core.diag import DlcError, PluginError, UsageError
 from dlc_core.driver import find_target
 from dlc_core.hooks import Deferred, hookimpl
 from dlc_core.plugin.categories import REQUIRED_ATTRIBUTES
@@ -371,37 +371,39 @@ def test_the_first_tuner_with_an_answer_wins():
         assert made.plugins[1].status == "broken"
 
 
-def test_tuners_decide():
+def test_tuners_give_decisions():
     class Tuner:
         def __init__(self, answer, state=None):
             self.answer, self.state = answer, state
 
-        @hooks.hookimpl
-        def dlc_decide(self, decision, options, target):
+        @hookimpl
+        def dlc_decisions(self, target):
             if isinstance(self.answer, Exception):
                 raise self.answer
             return self.answer
 
     class WithState(Tuner):
-        @hooks.hookimpl
+        @hookimpl
         def dlc_schedule_state(self):
             if isinstance(self.state, Exception):
                 raise self.state
             return self.state
 
-    with fresh_registry({"a": Tuner(None), "b": Tuner("tiles")}) as made:
-        assert made.decide("form", ["direct", "tiles"], 0, "board") == 1
+    with fresh_registry({"a": Tuner({"form": "tiles"}), "b": Tuner({"form": "direct", "rows": "2"})}) as made:
+        assert made.decisions("board") == {"form": "tiles", "rows": "2"}
         assert made.has_tuner
         assert made.schedule_state() is None
-    failed = pytest.warns(RuntimeWarning, match="plugin a of a failed to decide form")
-    with fresh_registry({"a": Tuner("rows"), "b": Tuner("tiles")}) as made, failed:
-        assert made.decide("form", ["direct", "tiles"], 0, "board") == 1
-    with fresh_registry({"a": WithState(None, "3"), "b": WithState(None, "x")}) as made:
-        assert made.decide("form", ["direct", "tiles"], 0, "board") == 0
+    failed = pytest.warns(RuntimeWarning, match="plugin a of a failed to give decisions: OSError")
+    with fresh_registry({"a": Tuner(OSError()), "b": Tuner({"form": "tiles"})}) as made, failed:
+        assert made.decisions("board") == {"form": "tiles"}
+    with fresh_registry({"a": WithState({}, "3"), "b": WithState({}, "x")}) as made:
+        assert made.decisions("board") == {}
         assert made.schedule_state() == "a: 3; b: x"
-    with fresh_registry({"a": WithState(None, OSError("locked"))}) as made:
+    with fresh_registry({"a": WithState({}, OSError("locked"))}) as made:
         assert made.schedule_state() is None
         assert made.plugins[1].status == "broken"
+    with fresh_registry({"a": WithState({}, UsageError("a setting"))}) as made, pytest.raises(UsageError):
+        made.schedule_state()
     with fresh_registry({}) as made:
         assert made.schedule_state() == ""
         assert not made.has_tuner
@@ -410,7 +412,7 @@ def test_tuners_decide():
 def test_every_category_has_its_hook_and_every_hook_its_example():
     assert {f"dlc_{category}" for category in CATEGORIES} | {
         "dlc_schedule",
-        "dlc_decide",
+        "dlc_decisions",
         "dlc_schedule_state",
     } == set(HOOKS)
     for name in HOOKS:

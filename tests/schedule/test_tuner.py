@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dlc_backend_c import plugin as c_plugin
 
 import dlc_core as dlc
 from dlc_core import driver, te
-from dlc_core.decisions import Choice, scope
+from dlc_core.decisions import Choice, Decision, asking, scope
 from dlc_core.driver.stages import run_stage
 from dlc_core.graph.node import Function, constant, param, post_order
 from dlc_core.hooks import hookimpl
@@ -170,3 +171,38 @@ def test_rules_apply_if_code_generation_fails_with_the_schedules_of_a_plugin():
     own = PassContext(tuner=lambda kernel, target: vectors(kernel))
     with fresh_registry({"c": backend}), own, pytest.raises(dlc.DlcError, match="has no vectors"):
         dlc.build(double(), "c")
+
+
+@pytest.mark.parametrize(("option", "form"), [("direct", "direct"), ("no option", "tiles")])
+def test_recorded_decisions_are_used_if_they_are_legal(option, form):
+    asked = []
+    forms(lambda decision, options, preferred, target: asked.append(decision) or preferred)
+    (name,) = (each for each in asked if each.startswith("winograd.tile/"))
+    enumerated = []
+
+    class Records:
+        @hookimpl
+        def dlc_decisions(self, target):
+            enumerated.append(str(target))
+            return {name: option}
+
+        @hookimpl
+        def dlc_schedule_state(self):
+            return "1"
+
+    with fresh_registry({"c": c_plugin, "records": Records()}):
+        made, _ = forms(None)
+    assert made.alternative == form
+    assert made.is_tuned == (form == "direct")
+    assert len(enumerated) == 1  # once for the compile, however many decisions it makes
+
+
+def test_only_the_named_decisions_are_asked_for():
+    choice = Decision("test.asked", "A choice for this test.", ("a", "b"))
+
+    def unused():
+        raise AssertionError("the candidates of other decisions are not enumerated")
+
+    with asking(lambda name, options, preferred: options.index("b"), {"test.asked/here"}):
+        assert choice.pick("a", unused, str, where="there") == "a"
+        assert choice.choose("a", where="here") == "b"

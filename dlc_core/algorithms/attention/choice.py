@@ -34,6 +34,7 @@ FORM = Decision(
     "or is expanded to products and a softmax; with the queries of a tile and the keys of a panel.",
     ("tiled", "one_query", "unfused"),
     has_values=True,
+    recordable=True,
 )
 PARALLEL = Decision(
     "attention.parallel",

@@ -23,6 +23,7 @@ FORM = Decision(
     "Whether a convolution is computed by filtered rows, and rows of results of a tile.",
     ("direct", "filtered"),
     has_values=True,
+    recordable=True,
 )
 STRIP = Decision(
     "row_filter.strip",

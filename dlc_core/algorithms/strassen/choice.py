@@ -30,6 +30,7 @@ FORM = Decision(
     " it.",
     ("direct", "once", "twice", "blocks"),
     has_values=True,
+    recordable=True,
 )
 TILE = Decision(
     "strassen.tile",

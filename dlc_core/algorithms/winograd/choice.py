@@ -27,6 +27,7 @@ FORM = Decision(
     "Whether a 3 × 3 convolution is computed by tiles, and the rows and columns of results of a tile.",
     ("direct", "tiles"),
     has_values=True,
+    recordable=True,
 )
 PLANES = Decision(
     "conv.planes",

@@ -43,6 +43,7 @@ FORM = Decision(
     "conv_transpose.phases",
     "Whether a transposed convolution is one convolution of all phases, one per phase, or of a spread input.",
     ("together", "separate", "spread"),
+    recordable=True,
 )
 
 

@@ -13,6 +13,7 @@ takes its answers where the options exist, and the defaults elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import TypeVar
 
 from dlc_core.diag import ScheduleError
@@ -75,6 +76,11 @@ def defaults(question: Question) -> int:
     return question.default
 
 
+def drawn(draw: Random) -> Answer:
+    """Answers each question by a random option."""
+    return lambda question: draw.randrange(len(question.options))
+
+
 def replay(point: Point) -> Answer:
     """Answers by a point, and by the default where the point has no answer among the options."""
 
@@ -85,4 +91,4 @@ def replay(point: Point) -> Answer:
     return answer
 
 
-__all__ = ["Answer", "Choices", "Point", "Question", "defaults", "replay"]
+__all__ = ["Answer", "Choices", "Point", "Question", "defaults", "drawn", "replay"]

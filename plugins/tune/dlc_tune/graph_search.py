@@ -5,7 +5,8 @@ compiled with one other option and compared with the best model so far, interlea
 model is faster beyond the noise with the same results. Only options that the cost model considers legal are
 tried; a decision of equal layers is made once for all of them.
 
-A decision is named by the shapes and attributes that it concerns, so its record holds for other models too.
+The decisions that are searched are those that say so (`Decision.recordable`): their names have the shapes and
+attributes that they concern, so a record holds for other models too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from dlc_core import driver
 from dlc_core.config import config
+from dlc_core.decisions import declared
 from dlc_core.passes import PassContext
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.record import record
@@ -30,8 +32,6 @@ from dlc_tune.records.locations import OFF, RECORDS
 from dlc_tune.records.record import CHOSEN, Record, machine_of
 from dlc_tune.tasks import inputs_of
 
-SEARCHED = ("winograd.tile", "row_filter.tile", "strassen.form", "attention.form", "conv_transpose.phases")
-"""The decisions that are searched: those whose names hold everything that they depend on."""
 COMPARE_SECONDS = 0.5
 """The time of a comparison whose result stays unclear."""
 
@@ -63,7 +63,7 @@ class GraphSearch:
 
     def decide(self, decision: str, options: Sequence[str], preferred: int, target: Target) -> int:
         """Answers by what was found, and notes the question."""
-        if decision.partition("/")[0] in SEARCHED:
+        if declared()[decision.partition("/")[0]].recordable:
             self._asked.setdefault(decision, (tuple(options), target))
         answer = self.answers.get(decision)
         return options.index(answer) if answer in options else preferred
@@ -109,8 +109,12 @@ class GraphSearch:
                 if position < len(options):
                     yield decision, options[position]
 
-    def records(self) -> Iterator[Record]:
-        """The records of what was found."""
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """The records of what was found, when the search has ended."""
+        return tuple(self._records())
+
+    def _records(self) -> Iterator[Record]:
         for each in self.found:
             description = each.target.describe()
             yield Record(
@@ -134,4 +138,4 @@ class GraphSearch:
             )
 
 
-__all__ = ["SEARCHED", "Decided", "GraphSearch"]
+__all__ = ["Decided", "GraphSearch"]

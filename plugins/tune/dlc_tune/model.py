@@ -170,7 +170,7 @@ class ModelTuner:
             if self._graph is not None:
                 untuned = self._graph.untuned
                 self._graph.run(self._start + seconds * GRAPH, self._report)
-                for each in self._graph.records():
+                for each in self._graph.records:
                     self._store.add(each)
             self._report("measuring the kernels")
             tasks = self._make_tasks()
@@ -245,11 +245,9 @@ class ModelTuner:
         if not why and ratios is not None and ratios.ratio > 1 + min(ratios.noise, SLOWER):
             why = f"the whole model took {ratios.ratio:.3f} ± {ratios.noise:.3f} of the untuned one's time"
         if why:
-            graph = () if self._graph is None else tuple(self._graph.records())
-            for each in found.chosen:
+            graph = () if self._graph is None else self._graph.records
+            for each in (*found.chosen, *graph):
                 self._store.forget(kernel=each.kernel, target=each.target, state=CHOSEN, time=each.time)
-            for each in graph:
-                self._store.forget(kernel=each.kernel, target=each.target, state=CHOSEN)
         if ratios is None:
             return replace(found, withdrawn=why)
         return replace(found, ratio=ratios.ratio, noise=ratios.noise, withdrawn=why)

@@ -28,8 +28,8 @@ def dlc_schedule(kernel: Any, target: Any) -> Any:
 
 
 @hookimpl
-def dlc_decide(decision: str, options: Any, target: Any) -> Any:
-    return lookup.decide(decision, options, target) if sources.state() else None
+def dlc_decisions(target: Any) -> Any:
+    return lookup.decisions(target) if sources.state() else {}
 
 
 @hookimpl

@@ -112,7 +112,8 @@ class KernelSearch:
     _rounds_without_gain: int = 0
     _known: list[Tried] = field(default_factory=list)
     _has_ended: bool = False
-    _last_reason: str = ""
+    last_reason: str = ""
+    """Why the last point of an exhausted search was not legal; empty if that is not known."""
 
     def __post_init__(self) -> None:
         self._waiting = [space for space in self.spaces if not space.fits(self.task)]
@@ -122,11 +123,6 @@ class KernelSearch:
     def has_ended(self) -> bool:
         """Whether there is nothing left to try."""
         return self._has_ended
-
-    @property
-    def last_reason(self) -> str:
-        """Why the last point of an exhausted search was not legal; empty if that is not known."""
-        return self._last_reason
 
     @property
     def unit(self) -> str:
@@ -162,7 +158,7 @@ class KernelSearch:
         search = self._current()
         asked = [] if search is None else list(search.ask(count) or ())
         if search is None or not asked:
-            self._last_reason = getattr(search, "why_not", "") or self._last_reason
+            self.last_reason = getattr(search, "why_not", "") or self.last_reason
             return self._next_space()
         before = self.best_seconds
         tried = self._measured(asked)

@@ -146,7 +146,7 @@ def test_workers_are_waited_for(task, spawn, measurer):
 
 
 def test_a_worker_that_joins_late_gets_work(task, start, measurer):
-    start("early", C)
+    start("early", C, seconds=0.1)  # it has work for six seconds
     outcomes = []
     for outcome in measurer.measure(jobs_for(task, C, 60)):
         outcomes.append(outcome)

@@ -240,9 +240,10 @@ def test_other_targets(measurer: LocalMeasurer, task: Task, target: str) -> None
         assert outcomes[1].why
 
 
-def test_a_folder_with_too_long_a_path_is_named(tmp_path, monkeypatch):
+def test_a_folder_with_too_long_a_path_is_named(tmp_path, monkeypatch, llvm_task):
     folder = tmp_path / ("long" * 20)
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with pytest.raises(UsageError, match="the folder for temporary files has a path of"):
-        LocalMeasurer()
+    message = "the folder for temporary files has a path of"
+    with LocalMeasurer() as measurer, pytest.raises(UsageError, match=message):
+        list(measurer.measure([job_of(llvm_task)]))

@@ -10,7 +10,7 @@ from dlc_tune.choices import Choices, Question, defaults, replay
 from dlc_tune.ranking import Ranker
 from dlc_tune.space import Candidate, Invalid, candidate
 from dlc_tune.strategies import evolutionary, grid, optuna, random
-from dlc_tune.strategies.tried import Made
+from dlc_tune.strategies.made import Made
 from dlc_tune.strategy import Tried
 
 from dlc_core.diag import PluginError, ScheduleError

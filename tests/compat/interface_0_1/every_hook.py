@@ -237,8 +237,8 @@ def dlc_schedule(kernel, target):
 
 
 @hookimpl
-def dlc_decide(decision, options, target):
-    return None
+def dlc_decisions(target):
+    return {}
 
 
 @hookimpl

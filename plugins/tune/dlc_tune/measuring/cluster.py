@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.diag import RuntimeFailure, UsageError
@@ -31,6 +30,7 @@ from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.measuring import cluster_tasks
 from dlc_tune.measuring.announced import RUN, build_resource, compiler_parts
+from dlc_tune.measuring.closing import Closing
 from dlc_tune.measuring.cluster_sites import Site, find_site
 from dlc_tune.measuring.cluster_tasks import Rejected
 from dlc_tune.measuring.futures import DISCONNECTED, Futures
@@ -45,7 +45,7 @@ POLL = 2.0
 """Seconds between two looks at the workers while tasks are under way."""
 
 
-class ClusterMeasurer:
+class ClusterMeasurer(Closing):
     """Measures on the workers of a Dask cluster.
 
     `cluster` is the address of its scheduler or a `distributed.Client`, which stays open. `targets` are
@@ -77,14 +77,6 @@ class ClusterMeasurer:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> ClusterMeasurer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the connection. Workers and scheduler go on."""

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 
 from dlc_tune.measuring.announced import Announced
+from dlc_tune.measuring.closing import Closing
 from dlc_tune.measuring.cluster_tasks import Built
 from dlc_tune.measuring.comparing import PATIENCE
 from dlc_tune.measuring.cores import cores_of, default_memory
@@ -27,7 +27,7 @@ from dlc_tune.measuring.process import Setup, WorkerProcess
 from dlc_tune.measuring.worker import build_task, compare_task, outcome_of, run_task
 
 
-class LocalBench:
+class LocalBench(Closing):
     """Builds and runs jobs on this machine for the announced targets. `timeout` limits the seconds of each
     build and each run, `compare_seconds` those of a comparison; `setup` runs first in each process. The
     methods block; several threads may call them.
@@ -52,14 +52,6 @@ class LocalBench:
         self._turns = Turns()
         self._numbers = count()
         self._best: dict[object, float] = {}
-
-    def __enter__(self) -> LocalBench:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all processes at once. Calls that wait for one fail."""

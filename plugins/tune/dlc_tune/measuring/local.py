@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from dlc_core.diag import UsageError
 from dlc_core.support.record import record
+from dlc_tune.measuring.closing import Closing
 from dlc_tune.measuring.comparing import PATIENCE
 from dlc_tune.measuring.cores import Cores, cores_of, default_memory
 from dlc_tune.measuring.job import BUILD, OK, RUN, Comparison, Job, Outcome
@@ -48,11 +48,7 @@ class _Begun:
     build: Answer | None = None
 
 
-MAX_FOLDER = 75
-"""The characters of the folder for temporary files that leave room for the names of sockets (108 in all)."""
-
-
-class LocalMeasurer:
+class LocalMeasurer(Closing):
     """A measurer of this machine. One thread at a time uses it. It starts processes when it needs them.
 
     `builders` and `runners` are the numbers of processes. `timeout` limits the seconds of each build and each
@@ -82,7 +78,6 @@ class LocalMeasurer:
         self.repeats = repeats or Repeats()
         self.compare_seconds = compare_seconds
         self._memory = memory_bytes or default_memory(builders + runners)
-        _check_temporary_folder()
         self._folder = Path(tempfile.mkdtemp(prefix="dlc-tune-"))
         self._builders = [WorkerProcess(self._folder, setup) for _ in range(builders)]
         self._runners = [WorkerProcess(self._folder, setup) for _ in range(runners)]
@@ -90,14 +85,6 @@ class LocalMeasurer:
         self._kinds: dict[object, int] = {}
         self._artefacts = 0
         self._finalizer = weakref.finalize(self, _end, [*self._builders, *self._runners], self._folder)
-
-    def __enter__(self) -> LocalMeasurer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all processes at once, and remove their files."""
@@ -251,17 +238,6 @@ def _end(processes: Sequence[WorkerProcess], folder: Path) -> None:
     for each in processes:
         each.close()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_temporary_folder() -> None:
-    """Raise UsageError if sockets in the folder for temporary files have too long a path for the system."""
-    folder = tempfile.gettempdir()
-    if len(folder) > MAX_FOLDER:
-        raise UsageError(
-            f"the folder for temporary files has a path of {len(folder)} characters: {folder}",
-            why=f"the processes of the measurer talk through sockets there, which allow {MAX_FOLDER}",
-            hint="set TMPDIR to a folder with a shorter path",
-        )
 
 
 __all__ = ["LocalMeasurer", "kind_of"]

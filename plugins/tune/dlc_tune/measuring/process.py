@@ -18,6 +18,7 @@ import fcntl
 import os
 import pickle
 import signal
+import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
@@ -32,7 +33,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from dlc_core.diag import RuntimeFailure
+from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.support.record import record
 from dlc_tune.measuring import worker
 from dlc_tune.measuring.job import CRASH, MEMORY, TIMEOUT
@@ -66,6 +67,10 @@ class Task:
     tries: int
 
 
+MAX_FOLDER = 75
+"""The characters of the folder for temporary files that leave room for the names of sockets (108 in all)."""
+
+
 class WorkerProcess:
     """A process that does one task at a time. `folder` is for files of its tasks; `setup`, a function of a
     module, runs first in each new process.
@@ -88,6 +93,7 @@ class WorkerProcess:
         if self._is_over:
             raise RuntimeFailure("a worker process of the tuner has ended for good")
         if self._pool is None:
+            _check_temporary_folder()
             set_forkserver_preload(PRELOADED)
             given = (str(self._folder), str(self._log), dict(os.environ), self._setup)
             self._pool = ProcessPool(1, initializer=worker.start, initargs=given, context=_Context())
@@ -241,6 +247,17 @@ class WorkerProcess:
                 os.killpg(hello.result(), signal.SIGKILL)
         pool.stop()  # type: ignore[no-untyped-call]
         pool.join()
+
+
+def _check_temporary_folder() -> None:
+    """Raise UsageError if sockets in the folder for temporary files have too long a path for the system."""
+    folder = tempfile.gettempdir()
+    if len(folder) > MAX_FOLDER:
+        raise UsageError(
+            f"the folder for temporary files has a path of {len(folder)} characters: {folder}",
+            why=f"the processes of a measurer talk through sockets there, which allow {MAX_FOLDER}",
+            hint="set TMPDIR to a folder with a shorter path",
+        )
 
 
 def _exit_text(status: int | None) -> str:

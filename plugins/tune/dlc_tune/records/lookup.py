@@ -26,7 +26,7 @@ from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.records.checks import CheckedTrace
-from dlc_tune.records.decision import decision_key
+from dlc_tune.records.decision import SPACE as DECIDED
 from dlc_tune.records.errors import RecordsWarning
 from dlc_tune.records.family import family_of
 from dlc_tune.records.found import Found, difference
@@ -63,6 +63,8 @@ class Table:
 
     by_kernel: Mapping[str, Sequence[Found]]
     by_family: Mapping[str, Sequence[Found]]
+    decided: Sequence[Found]
+    """The records of decisions of graph passes."""
 
 
 def find(kernel: PrimFunc, target: Target) -> Answer | None:
@@ -95,14 +97,17 @@ def find(kernel: PrimFunc, target: Target) -> Answer | None:
     return None
 
 
-def decide(decision: str, options: Sequence[str], target: Target) -> str | None:
-    """The option for a decision of a graph pass from records that fit exactly; None if there is none."""
-    table = _table(state(), str(target.for_code()))
-    for one in table.by_kernel.get(decision_key(decision), ()):
-        option = one.record.point.get(decision)
-        if option in options and not difference(one.record, target):
-            return option
-    return None
+def decisions(target: Target) -> dict[str, str]:
+    """The options of decisions of graph passes from records that fit exactly. Without any if decisions are
+    forced, as for kernels.
+    """
+    if is_forcing():
+        return {}
+    found: dict[str, str] = {}
+    for one in _table(state(), str(target.for_code())).decided:
+        if not difference(one.record, target):
+            found = {**one.record.point, **found}
+    return found
 
 
 @lru_cache(maxsize=8)
@@ -126,7 +131,8 @@ def _table(states: str, target: str) -> Table:
             by_kernel.setdefault(one.kernel, []).append(Found(one, source.name))
             if one.family and one.point:
                 by_family.setdefault(one.family, []).append(Found(one, source.name))
-    return Table(by_kernel, by_family)
+    decided = [one for each in by_kernel.values() for one in each if one.record.space == DECIDED]
+    return Table(by_kernel, by_family, decided)
 
 
-__all__ = ["Answer", "decide", "find"]
+__all__ = ["Answer", "decisions", "find"]

@@ -8,13 +8,12 @@ model.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 
-from dlc_tune.choices import Answer, Point, Question, defaults
+from dlc_tune.choices import Answer, Point, Question, defaults, drawn
 from dlc_tune.ranking import Ranker, default_ranker
 from dlc_tune.space import Candidate, Space
-from dlc_tune.strategies.tried import Made
+from dlc_tune.strategies.made import PointSearch
 from dlc_tune.strategy import Tried
 from dlc_tune.task import Task
 
@@ -34,21 +33,15 @@ RANDOM = 0.15
 """The part of the pool that are random points, and the part of a batch that ignores the ranking."""
 
 
-class EvolutionarySearch:
+class EvolutionarySearch(PointSearch):
     """One search. Until results are known it tries the point of defaults and its mutations."""
 
     def __init__(self, task: Task, space: Space, seed: int, ranker: Ranker) -> None:
-        self._made = Made(task, space)
-        self._random = random.Random(f"{seed}/{task.key}/{space.name}")
+        super().__init__(task, space, seed)
         self._ranker = ranker
         self._measured: list[Tried] = []
         self._began = False
         self._is_ranked = True
-
-    @property
-    def why_not(self) -> str:
-        """Why the last point that was not legal was refused."""
-        return self._made.why_not
 
     def ask(self, count: int) -> Sequence[Candidate]:
         chosen: list[Candidate] = []
@@ -67,10 +60,8 @@ class EvolutionarySearch:
         return chosen
 
     def tell(self, tried: Sequence[Tried]) -> None:
-        for each in tried:
-            self._made.add(each.candidate)
-            if each.seconds is not None:
-                self._measured.append(each)
+        super().tell(tried)
+        self._measured += [each for each in tried if each.seconds is not None]
         self._measured.sort(key=lambda each: each.seconds or 0.0)
         if self._is_ranked:
             self._ranker.learn(self._made.task, tried)
@@ -90,7 +81,7 @@ class EvolutionarySearch:
 
     def _proposal(self) -> Answer:
         if self._random.random() < RANDOM:
-            return lambda question: self._random.randrange(len(question.options))
+            return drawn(self._random)
         parents = self._measured[:PARENTS]
         if not parents:
             return self._mutation({})

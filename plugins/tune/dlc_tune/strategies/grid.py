@@ -7,8 +7,7 @@ from itertools import islice
 
 from dlc_tune.choices import Question
 from dlc_tune.space import Candidate, Space
-from dlc_tune.strategies.tried import Made
-from dlc_tune.strategy import Tried
+from dlc_tune.strategies.made import PointSearch
 from dlc_tune.task import Task
 
 
@@ -26,26 +25,17 @@ def _option(question: Question, rank: int) -> int:
     return rank - 1 if rank - 1 < question.default else rank
 
 
-class GridSearch:
+class GridSearch(PointSearch):
     """One walk over all points. Which questions follow depends on the answers before, so the walk goes depth
     first: it repeats the answers up to the last question that has further options.
     """
 
-    def __init__(self, task: Task, space: Space) -> None:
-        self._made = Made(task, space)
+    def __init__(self, task: Task, space: Space, seed: int) -> None:
+        super().__init__(task, space, seed)
         self._points = self._walk()
-
-    @property
-    def why_not(self) -> str:
-        """Why the last point that was not legal was refused."""
-        return self._made.why_not
 
     def ask(self, count: int) -> Sequence[Candidate]:
         return list(islice(self._points, count))
-
-    def tell(self, tried: Sequence[Tried]) -> None:
-        for each in tried:
-            self._made.add(each.candidate)
 
     def _walk(self) -> Iterator[Candidate]:
         prefix: list[int] = []
@@ -76,7 +66,7 @@ class GridStrategy:
     about = "All points in order, the defaults first."
 
     def start(self, task: Task, space: Space, seed: int) -> GridSearch:
-        return GridSearch(task, space)
+        return GridSearch(task, space, seed)
 
 
 STRATEGY = GridStrategy()

@@ -6,7 +6,6 @@ so a question whose options differ between points is a parameter of its own for 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from importlib import import_module
@@ -15,8 +14,7 @@ from typing import Any
 from dlc_core.diag import PluginError
 from dlc_tune.choices import Question
 from dlc_tune.space import Candidate, Space
-from dlc_tune.strategies.random import ATTEMPTS
-from dlc_tune.strategies.tried import Made
+from dlc_tune.strategies.made import PointSearch
 from dlc_tune.strategy import Tried
 from dlc_tune.task import Task
 
@@ -38,31 +36,20 @@ def _parameter(question: Question) -> str:
     return f"{question.name}#{sha256(repr(question.options).encode()).hexdigest()[:8]}"
 
 
-class OptunaSearch:
+class OptunaSearch(PointSearch):
     """One study."""
 
     def __init__(self, task: Task, space: Space, seed: int, sampler: Callable[[Any, int], Any]) -> None:
         optuna = self._optuna = _library()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._made = Made(task, space)
+        super().__init__(task, space, seed)
         self._study = optuna.create_study(sampler=sampler(optuna, seed))
         self._trials: dict[str, Any] = {}
-        self._random = random.Random(f"{seed}/{task.key}/{space.name}")
-
-    @property
-    def why_not(self) -> str:
-        """Why the last point that was not legal was refused."""
-        return self._made.why_not
 
     def ask(self, count: int) -> Sequence[Candidate]:
         found: list[Candidate] = []
         in_vain = 0
-        while len(found) < count and in_vain < ATTEMPTS:
-            if in_vain >= SUGGESTIONS:
-                made = self._made.new(lambda question: self._random.randrange(len(question.options)))
-                found += [] if made is None else [made]
-                in_vain = in_vain + 1 if made is None else 0
-                continue
+        while len(found) < count and in_vain < SUGGESTIONS:
             trial = self._study.ask()
 
             def answer(question: Question, trial: Any = trial) -> int:
@@ -76,11 +63,11 @@ class OptunaSearch:
                 in_vain = 0
                 self._trials[made.trace.as_python()] = trial
                 found.append(made)
-        return found
+        return [*found, *self._made.drawn(count - len(found), self._random)]
 
     def tell(self, tried: Sequence[Tried]) -> None:
+        super().tell(tried)
         for each in tried:
-            self._made.add(each.candidate)
             trial = self._trials.pop(each.candidate.trace.as_python(), None)
             if trial is None:
                 self._add(each)
