@@ -262,7 +262,7 @@ class Registry:
         self._manager = manager
         self.loaded = tuple(loaded)
         self.answered = 0
-        """The number of schedules that tuners have returned."""
+        """The number of answers that tuners have given: schedules, and sets of decisions."""
         self.sources = sources  # the entry points; None if the registry was not made of entry points
         self._categories: dict[str, Category] = {}
         self._collecting: set[str] = set()
@@ -389,6 +389,7 @@ class Registry:
                     warnings.warn(message, RuntimeWarning, stacklevel=2)
                     continue
                 found = {**given, **found}
+        self.answered += bool(found)
         return found
 
     def schedule_state(self) -> str | None:

@@ -143,6 +143,10 @@ def test_a_faster_option_of_a_graph_pass_is_kept_and_used(database, monkeypatch)
     assert kept.point == {first.decision: first.option}
     choices = dlc.compile(cifar(), TARGET).explain().graph_choices()
     assert any(each.is_tuned for each in choices)
+    monkeypatch.setattr(model, "compare_models", lambda *_: ("", ratios(1.2)))
+    assert tuned(seconds=60, trials=1, graph=True).withdrawn  # and nothing of the run before
+    with Database(database) as records:
+        assert records.find(kernel=decision_key(first.decision), state=CHOSEN) == [kept]
     monkeypatch.setenv("DLC_RECORDS", "off")
     choices = dlc.compile(cifar(), TARGET).explain().graph_choices()
     assert not any(each.is_tuned for each in choices)
