@@ -35,6 +35,8 @@ BATCH = 8
 """Candidates of a round."""
 HOPE = 0.3
 """The part of a kernel's time that the first round may save."""
+BEGUN = 1e6
+"""The factor of the first round of kernels that earlier runs have begun."""
 NEGLIGIBLE = 0.002
 """Kernels that take less than this part of a call are not tuned."""
 KEPT_BACK = 0.25
@@ -122,7 +124,9 @@ class _Kernel:
         """Milliseconds of a call that the next round is expected to save."""
         if self.search.has_ended or self.result is not None:
             return 0.0
-        return self.part.milliseconds * max(self.last_gain, 0.02) * 0.5**self.rounds_in_vain
+        # What earlier runs have begun comes first: its best candidates may not have been compared.
+        first = BEGUN if self.search.default is None and self.search.earlier else 1.0
+        return first * self.part.milliseconds * max(self.last_gain, 0.02) * 0.5**self.rounds_in_vain
 
     def line(self) -> Line:
         default, best = self.search.default, self.search.best_seconds

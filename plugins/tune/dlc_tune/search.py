@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median
 from typing import Protocol
 
@@ -206,11 +207,17 @@ class KernelSearch:
         self._has_ended = not self._waiting
         return bool(self._waiting)
 
-    def _recorded(self, space: Space) -> Iterator[Tried]:
-        """The results of earlier searches in this space, on this machine."""
+    @cached_property
+    def earlier(self) -> tuple[Record, ...]:
+        """The records of earlier searches on this machine, by this version of dlc."""
         machine = machine_of(self.task.context.target.describe())
-        for each in self.store.of_kernel(self.task.key, str(self.task.target.for_code())):
-            if (each.space, each.machine, each.compiler) != (space.name, machine, __version__):
+        known = self.store.of_kernel(self.task.key, str(self.task.target.for_code()))
+        return tuple(each for each in known if (each.machine, each.compiler) == (machine, __version__))
+
+    def _recorded(self, space: Space) -> Iterator[Tried]:
+        """The results of earlier searches in this space."""
+        for each in self.earlier:
+            if each.space != space.name:
                 continue
             made = candidate(space, self.task, replay(each.point))
             if isinstance(made, Candidate):

@@ -130,6 +130,30 @@ def test_an_interrupt_keeps_what_was_found(database, monkeypatch):
         assert 3 <= len(records.find()) <= 6
 
 
+@pytest.mark.usefixtures("faster")
+def test_the_next_run_begins_with_what_was_begun(database):
+    class Dying(Known):
+        def measure(self, jobs):
+            if jobs[0].trace is not None and self.trials >= 3:
+                raise SystemExit  # as good as killed: nothing is compared
+            self.trials += jobs[0].trace is not None and len(jobs)
+            yield from super().measure(jobs)
+
+        trials = 0
+
+    with pytest.raises(SystemExit):
+        tuned(measurer=Dying(), trials=9)
+    with Database(database) as records:
+        (begun,) = {each.kernel for each in records.find()}
+        best = min(each.seconds for each in records.find())
+    order = []
+    result = tuned(progress=lambda found: order.append(found.now))
+    first = next(now for now in order if now.startswith("searching"))
+    (kernel,) = (each for each in result.results if each.task.key == begun)
+    assert first == f"searching {kernel.task.name}"
+    assert kernel.chosen is None or kernel.chosen.seconds <= best
+
+
 def test_a_faster_option_of_a_graph_pass_is_kept_and_used(database, monkeypatch):
     monkeypatch.setattr(model, "compare_models", lambda *_: ("", ratios(0.9)))
     monkeypatch.setattr(graph_search, "compare_models", lambda *_: ("", ratios(0.8)))
