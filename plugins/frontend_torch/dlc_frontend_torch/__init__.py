@@ -1,0 +1,1 @@
+"""The PyTorch frontend of dlc: `torch.export` programs, modules, `.pt2` files and `torch.compile`."""

@@ -1,0 +1,11 @@
+"""Converters of the operators of the namespace `aten`, by kind. Importing this package registers them."""
+
+from dlc_frontend_torch.aten import (
+    convolution,
+    matmul,
+    pointwise,
+    reduction,
+    shape,
+)
+
+__all__ = ["convolution", "matmul", "pointwise", "reduction", "shape"]

@@ -1,0 +1,41 @@
+"""Decompositions: which operators of torch are converted as they are, and which by simpler ones.
+
+torch.export and AOT autograd decompose operators to the Core ATen set. Operators with a converter of their
+own are kept whole where that makes better kernels (attention, normalization, activations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+
+from dlc_frontend_torch import aten as _converters  # registers them
+from dlc_frontend_torch.registry import CONVERTERS
+
+assert _converters
+
+
+def for_export() -> Any:
+    """The table for `ExportedProgram.run_decompositions`. Composite operators with a converter are kept."""
+    table = torch.export.default_decompositions()
+    for operator in list(table.keys()):
+        if _name(operator) in CONVERTERS:
+            table.pop(operator)
+    return table
+
+
+def for_autograd() -> dict[Any, Callable[..., Any]]:
+    """The table for AOT autograd. Composite operators are decomposed before it is consulted."""
+    table = core_aten_decompositions()
+    return {op: rule for op, rule in table.items() if _name(op) not in CONVERTERS}
+
+
+def _name(operator: Any) -> str:
+    text = str(operator)
+    return text if text.count(".") == 2 else f"{text}.default"
+
+
+__all__ = ["for_autograd", "for_export"]

@@ -1,0 +1,74 @@
+"""Division of a graph that has operators which dlc cannot run: `divided`.
+
+Runs of supported operators become parts, in the graph's order. The others are called in torch one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.passes.split_module import split_module
+
+from dlc_frontend_torch.dynamo.options import Options
+from dlc_frontend_torch.dynamo.part import Part, Unsupported
+
+
+def divided(
+    module: GraphModule, unsupported: Collection[str], static: Mapping[int, Any], options: Options
+) -> tuple[Callable[..., Any], int]:
+    """The graph as a callable with parts in dlc, and the number of these parts.
+
+    `unsupported` are the names of nodes that run in torch. `static` are the values of constant inputs.
+    """
+    number, numbers, in_torch = 0, {}, set()
+    previous: bool | None = None
+    for node in module.graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        here = node.name in unsupported or _is_write(node)
+        if previous is not None and here != previous:
+            number += 1
+        previous = here
+        numbers[node.name] = number
+        if here:
+            in_torch.add(number)
+    split = split_module(module, module, lambda node: numbers[node.name], keep_original_order=True)
+    constants = {
+        node: static[index]
+        for index, node in enumerate(n for n in split.graph.nodes if n.op == "placeholder")
+        if index in static
+    }
+    count = 0
+    for node in split.graph.nodes:
+        if node.op != "call_module" or int(node.target.rsplit("_", 1)[1]) in in_torch:
+            continue
+        part = getattr(split, node.target)
+        own = {index: constants[each] for index, each in enumerate(node.args) if each in constants}
+        try:
+            setattr(split, node.target, _AsModule(Part(part, own, options)))
+            count += 1
+        except Unsupported:
+            continue  # types that only this part's border shows: it stays in torch
+    return split, count
+
+
+class _AsModule(torch.nn.Module):
+    """A part in the place of a submodule, which returns one value for one output."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__()
+        self._part = part
+
+    def forward(self, *arguments: Any) -> Any:
+        found = self._part(*arguments)
+        return found if self._part.returns_tuple else found[0]
+
+
+def _is_write(node: Any) -> bool:
+    return node.target is torch.ops.aten.copy_.default
+
+
+__all__ = ["divided"]

@@ -1,0 +1,143 @@
+"""A functional graph of supported operators, compiled: `Part`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dlc_core import driver
+from dlc_core.diag import DlcError
+from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType
+from dlc_frontend_torch.dtypes import of_torch
+from dlc_frontend_torch.dynamo.options import Options
+from dlc_frontend_torch.dynamo.sizes import Sizes
+from dlc_frontend_torch.importer import Importer
+from dlc_frontend_torch.symbols import Symbols
+from dlc_frontend_torch.weights import as_array, as_constant, as_tensor
+
+
+class Unsupported(Exception):
+    """Nodes that dlc cannot run: `problems` has each with its error, `combined` is one error for all."""
+
+    def __init__(self, problems: Sequence[tuple[Any, DlcError]], combined: DlcError) -> None:
+        super().__init__(str(combined))
+        self.problems, self.combined = problems, combined
+
+
+class Part:
+    """Compiles a graph and calls it on tensors. `static` are values of placeholders that become constants.
+
+    Raises Unsupported if some of its nodes cannot be imported.
+    """
+
+    def __init__(self, module: GraphModule, static: Mapping[int, torch.Tensor], options: Options) -> None:
+        places = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._sizes = Sizes([node.meta.get("val") for node in places])
+        with using_context(GraphContext()):
+            self._import(module, places, static)
+        found = next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0]
+        self.returns_tuple = isinstance(found, (list, tuple))
+        self._exe = self._caller = None
+        if self._nodes:
+            names = {"inputs": tuple(p.attrs["name"] for p in self._params)}
+            names["outputs"] = tuple(f"output_{i}" for i in range(len(self._nodes)))
+            body = self._nodes[0] if len(self._nodes) == 1 else make_tuple(self._nodes)
+            main = Function("main", tuple(self._params), body).with_attrs(**names)
+            threads = options.num_threads or torch.get_num_threads()
+            self._exe = driver.compile(
+                IRModule({"main": main}, {"source": "torch.compile", "name": "graph"}),
+                options.target,
+                num_threads=threads,
+                precision=options.precision,
+                opt_level=options.opt_level,
+                config=options.config,
+            )
+            self._kinds = [value.type.dtype for value in self._exe.signature.outputs]
+
+    def _import(self, module: GraphModule, places: Sequence[Any], static: Mapping[int, Any]) -> None:
+        symbols = Symbols(_ranges(places))
+        importer = Importer(module, symbols)
+        self._params: list[Node] = []
+        self._inputs: list[int] = []
+        """The argument of each param."""
+        values: list[Any] = []
+        for index, place in enumerate(places):
+            value = place.meta.get("val")
+            if index in static:
+                values.append(as_constant(static[index]))
+            elif isinstance(value, torch.Tensor):
+                kind = of_torch(value.dtype)
+                if kind is None:
+                    values.append(None)  # its users say that they do not take it
+                    continue
+                own = param(place.name, TensorType(symbols.shape(value.shape), kind))
+                self._params.append(own)
+                self._inputs.append(index)
+                values.append(own)
+            else:
+                values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
+        results = importer.converted(values)
+        if importer.problems:
+            raise Unsupported(importer.problems, importer.combined())
+        self._nodes: list[Node] = []
+        output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
+        sources = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+        given = {node: index for index, node in enumerate(places)}
+        made = results if isinstance(results, tuple) else (results,)
+        self._outputs = [self._output(s, v, given) for s, v in zip(sources, made, strict=True)]
+        self._writes: list[tuple[int, int]] = [
+            (given[target], self._computed(importer.resolve(value))) for target, value in importer.writes
+        ]
+
+    def _computed(self, value: Node) -> int:
+        if value not in self._nodes:
+            self._nodes.append(value)
+        return self._nodes.index(value)
+
+    def _output(self, source: Any, value: Any, given: Mapping[Any, int]) -> Callable[..., Any]:
+        """How an output is found from the arguments and the results of a call."""
+        if source in given and isinstance(source, torch.fx.Node):
+            index = given[source]
+            return lambda arguments, results: arguments[index]
+        if isinstance(value, Node):
+            if value.op is CONST:
+                kept = as_tensor(value.attrs["value"].data, value.dtype).clone()
+                return lambda arguments, results: kept.clone()
+            position = self._computed(value)
+            return lambda arguments, results: results[position]
+        size = source.meta.get("val") if isinstance(source, torch.fx.Node) else source
+        if isinstance(size, torch.SymInt):
+            return lambda arguments, results: self._sizes.value(size, arguments)
+        return lambda arguments, results: size
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        """The outputs for tensors and ints."""
+        results: list[torch.Tensor] = []
+        if self._exe is not None:
+            arrays = [as_array(arguments[index]) for index in self._inputs]
+            made = self._exe._call(arrays)
+            results = [as_tensor(array, kind) for array, kind in zip(made, self._kinds)]
+        outputs = tuple(find(arguments, results) for find in self._outputs)
+        for index, position in self._writes:
+            arguments[index].copy_(results[position])
+        return outputs
+
+
+def _ranges(places: Sequence[Any]) -> Mapping[Any, Any]:
+    """The ranges of the symbols of a graph."""
+    for place in places:
+        value = place.meta.get("val")
+        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+        for size in sizes:
+            if isinstance(size, torch.SymInt):
+                found: Mapping[Any, Any] = size.node.shape_env.var_to_range
+                return found
+    return {}
+
+
+__all__ = ["Part", "Unsupported"]

@@ -1,0 +1,40 @@
+"""Sizes of a call: the values of a graph's symbols, from the shapes and numbers that it is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+
+
+class Sizes:
+    """Where each symbol of a graph is found in the arguments of a call.
+
+    `examples` are the fake values of the graph's placeholders.
+    """
+
+    def __init__(self, examples: Sequence[Any]) -> None:
+        self._places: dict[sympy.Symbol, tuple[int, int]] = {}
+        for index, value in enumerate(examples):
+            if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
+                self._places[value.node.expr] = (index, -1)
+        for index, value in enumerate(examples):
+            for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                    self._places.setdefault(size.node.expr, (index, axis))
+
+    def value(self, size: Any, arguments: Sequence[Any]) -> int:
+        """The number that a size of the graph is in a call with these arguments."""
+        if isinstance(size, int):
+            return size
+        expr = size.node.expr
+        known = {}
+        for symbol in expr.free_symbols:
+            index, axis = self._places[symbol]
+            known[symbol] = arguments[index] if axis < 0 else arguments[index].shape[axis]
+        return int(expr.xreplace({symbol: sympy.Integer(number) for symbol, number in known.items()}))
+
+
+__all__ = ["Sizes"]

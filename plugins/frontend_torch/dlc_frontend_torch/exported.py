@@ -1,0 +1,131 @@
+"""Import of a `torch.export.ExportedProgram`, a module or a `.pt2` file as an `IRModule`: `load`.
+
+Parameters, buffers and lifted constants become constants in torch's own memory. A buffer that the program
+changes is an input of the same name, and its new value an output "NAME.new". The module's attributes
+"inputs" and "outputs" hold the public names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+from dlc_core.diag import ModelError, UsageError
+from dlc_core.graph.node import Function, Node, make_tuple, param
+from dlc_core.graph.resize import with_shapes
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import TensorType
+from dlc_frontend_torch.decompositions import for_export
+from dlc_frontend_torch.dtypes import name_of, of_torch
+from dlc_frontend_torch.importer import Importer
+from dlc_frontend_torch.symbols import Symbols
+from dlc_frontend_torch.weights import as_constant
+
+
+def load(model: Any, context: Mapping[str, Any] | None = None) -> IRModule:
+    """Import a program.
+
+    `model` is an ExportedProgram, the path of a `.pt2` file, or an nn.Module, which is exported with
+    `context["example_inputs"]` (a tuple of positional arguments, or a dict of keyword arguments) and
+    `context["dynamic_shapes"]` as torch.export takes them. `context["shapes"]` pins and bounds dims.
+
+    Raises UnsupportedError that names all operators that cannot be imported with their Python lines,
+    ModelError for a damaged file, and UsageError for arguments that do not fit.
+    """
+    given = dict(context or {})
+    program = _program(model, given)
+    module = import_program(program, given.get("importers", ()))
+    return with_shapes(module, given.get("shapes"))
+
+
+def _program(model: Any, given: Mapping[str, Any]) -> ExportedProgram:
+    examples, dynamic = given.get("example_inputs"), given.get("dynamic_shapes")
+    if isinstance(model, torch.nn.Module):
+        if examples is None:
+            raise UsageError(
+                "a torch.nn.Module needs example inputs",
+                hint="dlc.compile(module, example_inputs=(x,)), or export it: torch.export.export(...)",
+            )
+        args, kwargs = ((), dict(examples)) if isinstance(examples, Mapping) else (tuple(examples), None)
+        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic)
+    if examples is not None or dynamic is not None:
+        raise UsageError(
+            "example_inputs and dynamic_shapes are for modules", why="this program is already exported"
+        )
+    if isinstance(model, ExportedProgram):
+        return model
+    path = os.fspath(model)
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path}")
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # torch raises many kinds for damaged archives
+        raise ModelError(f"{path} cannot be read as an exported program", why=str(error)) from error
+
+
+def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
+    """The module of a program; see `load`."""
+    del importers  # converters of plugins come with the hook
+    program = program.run_decompositions(for_export())
+    signature = program.graph_signature
+    symbols = Symbols(program.range_constraints)
+    importer = Importer(program.graph_module, symbols)
+    mutated = set(signature.buffers_to_mutate.values()) | set(signature.user_inputs_to_mutate.values())
+    places = [node for node in program.graph.nodes if node.op == "placeholder"]
+    params: list[Node] = []
+    values: list[Any] = []
+    for spec, place in zip(signature.input_specs, places, strict=True):
+        value = place.meta.get("val")
+        constant = spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        if constant and spec.target not in mutated:
+            values.append(as_constant(_tensor(program, spec)))
+        elif isinstance(value, torch.Tensor):
+            name = str(spec.target) if constant else place.name
+            params.append(param(name, _type(value, symbols, name)))
+            values.append(params[-1])
+        else:
+            values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
+    results = importer.run(values)
+    outputs: list[tuple[str, Node]] = []
+    for position, (spec, made) in enumerate(zip(signature.output_specs, results, strict=True)):
+        if spec.kind is OutputKind.TOKEN or made is None:
+            continue
+        changed = spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        name = f"{spec.target}.new" if changed else f"output_{position}"
+        if not isinstance(made, Node):
+            raise UsageError(f"output {position} of the program is {made}, not a tensor")
+        outputs.append((name, made))
+    if not outputs:
+        raise UsageError("the program has no outputs")
+    nodes = [made for _, made in outputs]
+    attrs = {
+        "inputs": tuple(own.attrs["name"] for own in params),
+        "outputs": tuple(name for name, _ in outputs),
+    }
+    body = nodes[0] if len(nodes) == 1 else make_tuple(nodes)
+    main = Function("main", tuple(params), body).with_attrs(**attrs)
+    return IRModule({"main": main}, {"source": "a torch program", "name": "program"})
+
+
+def _tensor(program: ExportedProgram, spec: Any) -> torch.Tensor:
+    for held in (program.state_dict, program.constants):
+        if spec.target in held:
+            found = held[spec.target]
+            assert isinstance(found, torch.Tensor)
+            return found
+    raise ModelError(f"the program lacks the tensor {spec.target!r}")
+
+
+def _type(value: torch.Tensor, symbols: Symbols, name: str) -> TensorType:
+    kind = of_torch(value.dtype)
+    if kind is None:
+        raise UsageError(f"input {name!r} is a tensor of {name_of(value.dtype)}, which dlc lacks")
+    return TensorType(symbols.shape(value.shape), kind)
+
+
+__all__ = ["import_program", "load"]

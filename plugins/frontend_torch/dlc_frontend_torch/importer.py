@@ -1,0 +1,194 @@
+"""From an FX graph of ATen operators to graph nodes: `Importer`.
+
+The graph must be functional: torch.export and AOT autograd make it so. `meta["val"]` of each node describes
+its result. Nodes that cannot be converted are collected, so that one error names them all.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.graph.node import Node, param, spanned
+from dlc_core.ir.types import TensorType
+from dlc_frontend_torch import aten as _converters  # registers them
+from dlc_frontend_torch.call import Call
+from dlc_frontend_torch.dtypes import name_of, of_torch
+from dlc_frontend_torch.locating import op_name, span_of
+from dlc_frontend_torch.registry import CONVERTERS, Converter
+from dlc_frontend_torch.symbols import Symbols
+from dlc_frontend_torch.weights import as_constant
+
+assert _converters
+
+SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+CHECKS = (
+    "aten._assert_scalar.default", "aten._assert_async.msg", "aten._assert_tensor_metadata.default",
+    "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
+)  # fmt: skip
+"""Operators that only check something. Sizes are checked by the compiled code too."""
+
+
+class Importer:
+    """Converts the nodes of one graph. `values` maps each FX node to its value: a `Node`, a dim, a Python
+    value, or a tuple of these.
+    """
+
+    def __init__(
+        self, module: GraphModule, symbols: Symbols, custom: Mapping[str, Converter] | None = None
+    ) -> None:
+        self.module = module
+        self.symbols = symbols
+        self.values: dict[Any, Any] = {}
+        self.problems: list[tuple[Any, DlcError]] = []
+        """Nodes that could not be converted, and why."""
+        self.writes: list[tuple[Any, Any]] = []
+        """Inputs that the graph writes to at its end, with the nodes of their new values."""
+        self._custom = custom or {}
+
+    def run(self, inputs: Sequence[Any]) -> Any:
+        """Convert the graph on values of its placeholders, in order. Returns the value of its output.
+
+        Raises UnsupportedError that names all nodes that cannot be converted.
+        """
+        result = self.converted(inputs)
+        if self.problems:
+            raise self.combined()
+        return result
+
+    def converted(self, inputs: Sequence[Any]) -> Any:
+        """As `run`, but problems are only collected."""
+        given = iter(inputs)
+        result = None
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = next(given)
+            elif node.op == "get_attr":
+                self.values[node] = self._attribute(node)
+            elif node.op == "output":
+                result = self.resolve(node.args[0])
+            else:
+                self._convert(node)
+        return result
+
+    def resolve(self, argument: Any) -> Any:
+        """An argument of an FX node with nodes replaced by their values."""
+        if isinstance(argument, torch.fx.Node):
+            return self.values[argument]
+        if isinstance(argument, (list, tuple)):
+            return tuple(self.resolve(each) for each in argument)
+        if isinstance(argument, dict):
+            return {key: self.resolve(each) for key, each in argument.items()}
+        if isinstance(argument, slice):
+            return slice(*(self.resolve(each) for each in (argument.start, argument.stop, argument.step)))
+        if isinstance(argument, SYMBOLIC):
+            return self.symbols.dim(argument)
+        return argument
+
+    def combined(self) -> DlcError:
+        """One error for all nodes that could not be converted."""
+        errors = [error for _, error in self.problems]
+        if len(errors) == 1:
+            return errors[0]
+        lines = [f"{error.what}{f': {error.why}' if error.why else ''}" for error in errors]
+        spans = [span for error in errors for span in error.spans]
+        known = list(dict.fromkeys(lines))
+        ops = len({op_name(node) for node, _ in self.problems})
+        return UnsupportedError(
+            f"{len(errors)} nodes of {ops} operators cannot be imported",
+            spans=list(dict.fromkeys(spans)),
+            details=known,
+            hint="give a converter: importers=[...], see the hook dlc_importers",
+        )
+
+    def _convert(self, node: Any) -> None:
+        value = node.meta.get("val")
+        if isinstance(value, SYMBOLIC):
+            self.values[node] = self._symbolic(node, value)
+            return
+        if node.target is operator.getitem:
+            self.values[node] = self.resolve(node.args[0])[node.args[1]]
+            return
+        if node.target is torch.ops.aten.copy_.default:
+            self.writes.append((node.args[0], node.args[1]))
+            self.values[node] = self.resolve(node.args[1])
+            return
+        call = Call(node, self)
+        if call.op in CHECKS:
+            self.values[node] = None
+            return
+        try:
+            with spanned([span_of(node)]):
+                self.values[node] = self._made(call)
+        except DlcError as error:
+            located = error if error.spans else error.at([span_of(node)])
+            self.problems.append((node, located))
+            self.values[node] = _stand_in(call)
+
+    def _made(self, call: Call) -> Any:
+        find = self._custom.get(call.op) or CONVERTERS.get(call.op)
+        if find is None:
+            raise UnsupportedError(f"{call.op} has no converter", spans=[span_of(call.node)])
+        _check_dtypes(call)
+        args = [self.resolve(each) for each in call.node.args]
+        made = find(call, *args, **{key: self.resolve(each) for key, each in call.node.kwargs.items()})
+        if isinstance(call.value, torch.Tensor):
+            return call.check(made, call.value)
+        if isinstance(call.value, (tuple, list)) and isinstance(made, (tuple, list)):
+            pairs = zip(made, call.value, strict=True)
+            return tuple(
+                call.check(one, want) if isinstance(one, Node) and isinstance(want, torch.Tensor) else one
+                for one, want in pairs
+            )
+        return made
+
+    def _symbolic(self, node: Any, value: Any) -> Any:
+        find = CONVERTERS.get(op_name(node))
+        try:
+            if find is not None:  # an operator that makes a number of data
+                return find(Call(node, self), *(self.resolve(each) for each in node.args))
+            return self.symbols.dim(value)
+        except DlcError as error:
+            self.problems.append((node, error.at([span_of(node)])))
+            return 1
+
+    def _attribute(self, node: Any) -> Any:
+        value: Any = self.module
+        for part in node.target.split("."):
+            value = getattr(value, part)
+        return as_constant(value) if isinstance(value, torch.Tensor) else value
+
+
+def _check_dtypes(call: Call) -> None:
+    """Raise UnsupportedError for operands and results of dtypes that dlc lacks, such as complex numbers."""
+    values = [each.meta.get("val") for each in call.node.all_input_nodes]
+    expected = call.value if isinstance(call.value, (tuple, list)) else [call.value]
+    for value in [*values, *expected]:
+        if isinstance(value, torch.Tensor):
+            if of_torch(value.dtype) is None:
+                raise call.unsupported(f"the dtype {name_of(value.dtype)}")
+            if value.layout is not torch.strided:
+                raise call.unsupported(f"a tensor with the layout {value.layout}")
+
+
+def _stand_in(call: Call) -> Any:
+    """A value of the expected type, so that the nodes after a problem are looked at too."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            dtype = of_torch(value.dtype) or of_torch(torch.float32)
+            assert dtype is not None
+            return param("unknown", TensorType(call.symbols.shape(value.shape), dtype))
+        return value
+
+    if isinstance(call.value, (tuple, list)):
+        return tuple(of(each) for each in call.value)
+    return of(call.value)
+
+
+__all__ = ["Importer"]

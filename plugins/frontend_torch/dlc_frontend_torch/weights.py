@@ -1,0 +1,53 @@
+"""Tensors of torch as arrays and constants, without copies where their memory permits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from dlc_core.diag import UnsupportedError
+from dlc_core.graph.node import Node, constant
+from dlc_core.ir.dtype import DType
+from dlc_frontend_torch.dtypes import BY_NAME, name_of, of_torch
+
+_BITS = {1: torch.uint8, 2: torch.int16}
+
+
+def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A contiguous array in the tensor's memory; a copy if the tensor is not contiguous or not on the CPU.
+
+    Raises UnsupportedError for a dtype that dlc lacks.
+    """
+    kind = of_torch(tensor.dtype)
+    if kind is None:
+        raise UnsupportedError(f"a tensor of {name_of(tensor.dtype)}")
+    plain = tensor.detach()
+    if plain.device.type != "cpu":
+        plain = plain.cpu()
+    plain = plain.contiguous()
+    if plain.is_neg() or plain.is_conj():
+        plain = plain.resolve_neg().resolve_conj()
+    if kind.numpy.isbuiltin == 1:
+        return plain.numpy()
+    # NumPy does not know the dtype: the bits are viewed.
+    return plain.view(_BITS[plain.element_size()]).numpy().view(kind.numpy)
+
+
+def as_constant(tensor: torch.Tensor) -> Node:
+    """The tensor as a constant of a graph."""
+    return constant(as_array(tensor))
+
+
+def as_tensor(array: np.ndarray[Any, Any], kind: DType) -> torch.Tensor:
+    """An array that a call returned as a tensor of the same memory."""
+    if not array.flags.writeable:
+        array = array.copy()
+    wanted = BY_NAME[kind.name]
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(np.uint8 if array.itemsize == 1 else np.int16)).view(wanted)
+
+
+__all__ = ["as_array", "as_constant", "as_tensor"]
