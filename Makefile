@@ -6,12 +6,14 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10 python; do \
 	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo "$$p"; break; }; done)
 JOBS ?= 2
+TORCH ?= 2.13.0
 ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PROJECTS := $(wildcard pyproject.toml plugins/*/pyproject.toml)
-PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+# torch is large: its frontend is installed by .ready-torch only.
+PLUGINS := $(filter-out plugins/frontend_torch,$(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml)))
 EDITABLE := $(foreach plugin,$(PLUGINS),-e ./$(plugin))
 DECISIONS := $(addprefix tests/,decisions passes/test_decisions.py schedule/rules/gpu/test_decisions.py schedule/test_rules_tiles.py)
 TESTS := dlc_core $(wildcard tests plugins/*/tests)
@@ -63,6 +65,10 @@ $(VENV)/.ready-corpus: $(VENV)/.ready
 
 $(VENV)/.ready-tune: $(VENV)/.ready
 	@$(PIP) install -e './plugins/tune[ranking,optuna,cluster,postgresql]'
+	@touch $@
+
+$(VENV)/.ready-torch: $(VENV)/.ready
+	@$(PIP) install 'torch==$(TORCH)' && $(PIP) install -e './plugins/frontend_torch[testing]'
 	@touch $@
 
 $(VENV)/.ready-cuda: $(VENV)/.ready

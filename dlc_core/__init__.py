@@ -55,7 +55,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'dlc_core' has no attribute {name!r}")
+        return _of_plugin(name)
     module, attribute = _LAZY[name]
     with fewer_collections():
         value: Any = importlib.import_module(module)
@@ -63,6 +63,16 @@ def __getattr__(name: str) -> Any:
             value = getattr(value, attribute)
     globals()[name] = value
     return value
+
+
+def _of_plugin(name: str) -> Any:
+    """The object that a plugin declares for this name; see the hook `dlc_namespaces`."""
+    if not name.startswith("_"):
+        # Only a name that is not the core's asks for the plugins.
+        known = importlib.import_module("dlc_core.plugin.registry").registry().namespaces
+        if name in known:
+            return known[name].load()
+    raise AttributeError(f"module 'dlc_core' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

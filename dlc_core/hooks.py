@@ -117,6 +117,24 @@ class Deferred:
         return find_object(self.entry)
 
 
+@dataclass(frozen=True)
+class Namespace:
+    """A module that is an attribute of `dlc_core`: `dlc_core.<name>`.
+
+    `entry` is `"package.module"`, imported when the attribute is used for the first time.
+
+    >>> Namespace("npu", "dlc_backend_npu.api").name
+    'npu'
+    """
+
+    name: str
+    entry: str
+
+    def load(self) -> Any:
+        """Import and return the module; an exception of its own passes through."""
+        return find_object(self.entry)
+
+
 def find_object(entry: str) -> Any:
     """Import and return the object at `"package.module:attribute"`; without an attribute, the module."""
     module, _, attributes = entry.partition("[")[0].partition(":")
@@ -385,6 +403,15 @@ def dlc_knobs() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_namespaces() -> Iterable[Declaration]:
+    """Modules that `dlc_core` has as attributes: `dlc_core.NAME` is the object.
+
+    Example: `return [Namespace("npu", "dlc_npu.api")]`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_expectations() -> Iterable[Declaration]:
     """Exemptions from the conformance kit, each with a reason: unsupported, or expected to fail.
 
@@ -402,4 +429,14 @@ def dlc_models() -> Iterable[Declaration]:
     raise NotImplementedError
 
 
-__all__ = ["API_VERSION", "PROJECT", "Command", "Declaration", "Deferred", "Frontend", "hookimpl", "hookspec"]
+__all__ = [
+    "API_VERSION",
+    "PROJECT",
+    "Command",
+    "Declaration",
+    "Deferred",
+    "Frontend",
+    "Namespace",
+    "hookimpl",
+    "hookspec",
+]

@@ -89,6 +89,7 @@ def compile(  # noqa: A001  (the public name)
     verify: str | None = None,
     watchers: Sequence[Any] = (),
     progress: Callable[[Progress], None] | None = None,
+    **reading: Any,
 ) -> Executable:
     """Compile a model for a target; None is this machine. The model is a path, bytes, a frontend's form, an
     IRModule or a graph Function.
@@ -120,6 +121,9 @@ def compile(  # noqa: A001  (the public name)
 
     `cache`: keep results on disk and reuse them.  None does so for model files if `DLC_CACHE` allows it, True
     for in-memory models too.  The cache is not used with `verify`, `watchers`, `importers` or `taps`.
+
+    `reading`: further arguments of the model's frontend, such as `example_inputs`.  The cache is not used
+    with them.
     """
     request = CompileRequest.of(
         target,
@@ -140,8 +144,8 @@ def compile(  # noqa: A001  (the public name)
         watchers=watchers,
         progress=progress,
     )
-    if params:
-        model = bind.bind_params(requested(model, replace(request, donate={})), params)
+    if params or reading:
+        model = bind.bind_params(requested(model, replace(request, donate={}), reading), params or {})
         request = replace(request, shapes={}, importers=(), taps=())
     return compile_request(model, request)
 

@@ -32,6 +32,7 @@ def load(
     shapes: Mapping[str, Any] | None = None,
     importers: Sequence[Any] = (),
     taps: Sequence[str] = (),
+    **reading: Any,
 ) -> IRModule:
     """Read a model into an IRModule.
 
@@ -39,7 +40,8 @@ def load(
     and bounds dims: it maps the name of a dim to an int or to (low, high), where None is an open end, or the
     name of an input to its shape of ints, pairs, names and None.  `importers` import operators that the
     frontend does not know, in addition to those of plugins (hook `dlc_importers`).  `taps` are names of nodes
-    or values that become additional outputs.  Raises ModelError for a malformed file, and UnsupportedError
+    or values that become additional outputs.  `reading` are further arguments of the frontend, those that its
+    attribute `options` lists.  Raises ModelError for a malformed file, and UnsupportedError
     with the names of all nodes that cannot be imported.
     """
     if isinstance(model, nodes.Function):
@@ -47,30 +49,34 @@ def load(
     if isinstance(model, IRModule):
         if taps:
             raise UsageError("taps need a model, and this is a module", hint="load the model with taps=[...]")
+        if reading:
+            raise UsageError(f"a module takes no {next(iter(reading))!r}", why="no frontend reads it")
         checks.check_module(model)
         return resize.with_shapes(model, shapes)
     reader = reader_of(model, frontend)
-    context: dict[str, Any] = {"shapes": dict(shapes or {})}
+    context: dict[str, Any] = {**reading, "shapes": dict(shapes or {})}
     if importers:
         context["importers"] = tuple(importers)
     if taps:
         context["taps"] = tuple(taps)
     unknown = [name for name in context if name not in getattr(reader, "options", ("shapes",))]
     if unknown:
-        raise UsageError(f"the frontend {reader.name!r} takes no {unknown[0]}")
+        known = ", ".join(getattr(reader, "options", ("shapes",)))
+        raise UsageError(f"the frontend {reader.name!r} takes no {unknown[0]!r}", hint=f"it takes: {known}")
     with nodes.using_context(nodes.GraphContext()):
         result: IRModule = reader.load(model, context)
     return result
 
 
-def requested(model: Any, request: CompileRequest) -> IRModule:
-    """The module of a model, as a request has it read."""
+def requested(model: Any, request: CompileRequest, reading: Mapping[str, Any] | None = None) -> IRModule:
+    """The module of a model, as a request has it read; `reading` are further arguments of the frontend."""
     found = load(
         model,
         frontend=request.frontend,
         shapes=request.shapes,
         importers=request.importers,
         taps=request.taps,
+        **(reading or {}),
     )
     return donating.donate(found, request.donate) if request.donate else found
 

@@ -42,6 +42,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "knobs": "knob",
         "expectations": "expectation",
         "models": "group of models",
+        "namespaces": "namespace",
     }
 )
 """The categories, each with the word for one of its members; `dlc_<category>` is the hook."""
@@ -73,6 +74,7 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "knobs": ("variable", "get"),
         "expectations": ("reason", "covers"),
         "models": ("cases",),
+        "namespaces": ("load",),
     }
 )
 """The attributes that declarations must have besides a name; a plugin without them has a problem."""

@@ -255,6 +255,7 @@ class Registry:
     knobs = _CategoryOf()
     expectations = _CategoryOf()
     models = _CategoryOf()
+    namespaces = _CategoryOf()
 
     def __init__(
         self, manager: pluggy.PluginManager, loaded: Iterable[Plugin], sources: tuple[Source, ...] | None

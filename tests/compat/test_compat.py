@@ -187,6 +187,14 @@ def test_commands_run(plugin: Any) -> None:
     assert "command" in plugin.SEEN
 
 
+def test_namespaces_are_attributes(plugin: Any) -> None:
+    with fresh_registry({"frozen": plugin}):
+        assert dlc.frozen.sqrt(4) == 2
+        with pytest.raises(AttributeError, match="no attribute 'melted'"):
+            dlc.melted  # noqa: B018
+    dlc.__dict__.pop("frozen", None)
+
+
 @needs_compiler
 def test_partitioners_take_their_regions(plugin: Any) -> None:
     x = param("x", tensor_type((3, 8)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -19,24 +19,32 @@ from dlc_frontend_torch.dtypes import name_of, of_torch
 from dlc_frontend_torch.locating import op_name, span_of
 from dlc_frontend_torch.symbols import Symbols
 
-if TYPE_CHECKING:
-    from dlc_frontend_torch.importer import Importer
-
 Operand = Any
 """A tensor (`Node`), a dim (int or `Expr`), or a Python number."""
+
+
+class Scope(Protocol):
+    """The graph that a node belongs to, while it is converted."""
+
+    @property
+    def symbols(self) -> Symbols: ...
+
+    def inline(self, module: Any, inputs: Sequence[Any]) -> Any:
+        """Convert a subgraph on values of its placeholders. Returns the value of its output."""
+        ...
 
 
 class Call:
     """A node under conversion. `value` is the fake tensor (or the tuple of them) that torch expects of it."""
 
-    def __init__(self, node: Any, importer: Importer) -> None:
+    def __init__(self, node: Any, scope: Scope) -> None:
         self.node = node
-        self.importer = importer
+        self.scope = scope
         self.value: Any = node.meta.get("val")
 
     @property
     def symbols(self) -> Symbols:
-        return self.importer.symbols
+        return self.scope.symbols
 
     @cached_property
     def op(self) -> str:
@@ -74,7 +82,9 @@ class Call:
         return x if x.dtype is wanted else std.cast(x, to=wanted)
 
     def tensor(self, x: Operand, to: DType | str | None = None) -> Node:
-        """An operand as a tensor of a dtype, by default that of the result. Numbers and dims become scalars."""
+        """An operand as a tensor of a dtype, by default that of the result. Numbers and dims become
+        scalars.
+        """
         wanted = self.dtype if to is None else dtype(to)
         if isinstance(x, Node):
             return self.cast(x, wanted)
@@ -149,4 +159,4 @@ class Call:
         return made
 
 
-__all__ = ["Call", "Operand"]
+__all__ = ["Call", "Operand", "Scope"]

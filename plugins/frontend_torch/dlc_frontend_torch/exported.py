@@ -7,8 +7,8 @@ changes is an input of the same name, and its new value an output "NAME.new". Th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,8 +59,8 @@ def _program(model: Any, given: Mapping[str, Any]) -> ExportedProgram:
         )
     if isinstance(model, ExportedProgram):
         return model
-    path = os.fspath(model)
-    if not os.path.isfile(path):
+    path = Path(model)
+    if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
         return torch.export.load(path)

@@ -76,6 +76,13 @@ class Importer:
                 self._convert(node)
         return result
 
+    def inline(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
+        """Convert a subgraph on values of its placeholders. Its problems are those of this graph."""
+        inner = Importer(module, self.symbols, self._custom)
+        result = inner.converted(inputs)
+        self.problems += inner.problems
+        return result
+
     def resolve(self, argument: Any) -> Any:
         """An argument of an FX node with nodes replaced by their values."""
         if isinstance(argument, torch.fx.Node):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dlc_core.hooks import Frontend, hookimpl
+from dlc_core.hooks import Frontend, Namespace, hookimpl
 from dlc_core.support.record import record
 
 DLC_API = "0.1"
@@ -41,3 +41,8 @@ class Torch:
 @hookimpl
 def dlc_frontends() -> Iterable[Frontend]:
     return [Torch()]
+
+
+@hookimpl
+def dlc_namespaces() -> Iterable[Namespace]:
+    return [Namespace("torch", "dlc_frontend_torch.api")]

@@ -29,10 +29,10 @@ def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     plain = plain.contiguous()
     if plain.is_neg() or plain.is_conj():
         plain = plain.resolve_neg().resolve_conj()
-    if kind.numpy.isbuiltin == 1:
-        return plain.numpy()
-    # NumPy does not know the dtype: the bits are viewed.
-    return plain.view(_BITS[plain.element_size()]).numpy().view(kind.numpy)
+    # NumPy does not know all dtypes: of the others, the bits are viewed.
+    known = kind.numpy.isbuiltin == 1
+    array: np.ndarray[Any, Any] = (plain if known else plain.view(_BITS[plain.element_size()])).numpy()
+    return array if known else array.view(kind.numpy)
 
 
 def as_constant(tensor: torch.Tensor) -> Node:

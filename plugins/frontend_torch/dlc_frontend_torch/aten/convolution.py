@@ -26,6 +26,8 @@ def convolution(
     options: dict[str, Any] = {"strides": strides, "padding": (*pads, *pads), "dilation": steps}
     options["groups"] = c.number(groups, "the number of groups")
     made = (
-        std.conv_transpose(*args, output_padding=extra, **options) if transposed else std.conv(*args, **options)
+        std.conv_transpose(*args, output_padding=extra, **options)
+        if transposed
+        else std.conv(*args, **options)
     )
     return made if batched is x else std.squeeze(made, axes=(0,))

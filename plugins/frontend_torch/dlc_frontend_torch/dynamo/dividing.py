@@ -5,6 +5,7 @@ Runs of supported operators become parts, in the graph's order. The others are c
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -27,6 +28,9 @@ def divided(
     previous: bool | None = None
     for node in module.graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        if node.target is operator.getitem and node.args[0].name in numbers:
+            numbers[node.name] = numbers[node.args[0].name]  # results are taken apart where they are made
             continue
         here = node.name in unsupported or _is_write(node)
         if previous is not None and here != previous:
@@ -55,7 +59,7 @@ def divided(
     return split, count
 
 
-class _AsModule(torch.nn.Module):
+class _AsModule(torch.nn.Module):  # type: ignore[misc]
     """A part in the place of a submodule, which returns one value for one output."""
 
     def __init__(self, part: Part) -> None:

@@ -56,7 +56,9 @@ class Report:
                 f"{graph.parts} part{'' if graph.parts == 1 else 's'}, {graph.seconds:.2f} s"
             )
             for (op, where, why), count in Counter((f.op, f.where, f.why) for f in graph.fallbacks).items():
-                lines.append(f"  {op}{f' ({count} times)' if count > 1 else ''} runs in torch: {why} [{where}]")
+                lines.append(
+                    f"  {op}{f' ({count} times)' if count > 1 else ''} runs in torch: {why} [{where}]"
+                )
         return "\n".join(lines) or "no graph was compiled"
 
 
