@@ -60,7 +60,7 @@ def divided(
 
 
 class _AsModule(torch.nn.Module):  # type: ignore[misc]
-    """A part in the place of a submodule, which returns one value for one output."""
+    """A part instead of a submodule; it returns one value for one output."""
 
     def __init__(self, part: Part) -> None:
         super().__init__()

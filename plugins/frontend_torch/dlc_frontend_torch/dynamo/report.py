@@ -1,4 +1,4 @@
-"""What torch.compile did with dlc: `report`. Graphs that were compiled, and operators that run in torch."""
+"""`report`: the graphs that torch.compile handed to dlc, and the operators of them that run in torch."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def add(graph: Graph) -> None:
 
 
 def report() -> Report:
-    """What torch.compile did with dlc in this process."""
+    """The graphs that torch.compile handed to dlc in this process."""
     with _lock:
         return Report(tuple(_graphs))
 
