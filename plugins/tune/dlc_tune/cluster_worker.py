@@ -11,7 +11,6 @@ import asyncio
 import logging
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,12 +79,12 @@ def worker(
     console = Console(stderr=True)
     if security is None and not scheduler.partition("://")[2].startswith(LOOPBACK):
         console.print("warning: neither encrypted nor authenticated; tls:// is", style="yellow")
-    with tempfile.TemporaryDirectory(prefix="dlc-worker-") as folder, LocalBench(announced) as bench:
+    with LocalBench(announced) as bench:
         settings = {
             **dask_settings(bench),
             "name": name or None,
             "security": security,
-            "local_directory": folder,
+            "local_directory": str(bench.folder),
         }
         asyncio.run(Service(scheduler, settings, reconnect, bench, console).serve())
 

@@ -47,7 +47,9 @@ CLEAR = 0.97
 """The part of the default's time below which a candidate is compared even if the budget has ended."""
 SLOWER = 0.01
 """What was found is withdrawn if the whole model takes this much longer, or longer beyond the noise."""
-NOT_COMPARED = "the budget ended before its best candidate was compared; the next run goes on from there"
+NOT_COMPARED = "the search ended before its best candidate was compared; the next run goes on from there"
+INTERRUPTED = "interrupted: "
+"""The begin of what is done (`Progress.now`) after the search was interrupted."""
 COMPARE_SECONDS = 3.0
 """The time of the comparison of whole models."""
 
@@ -184,9 +186,10 @@ class ModelTuner:
             self._search(self._start + seconds * (1 - KEPT_BACK))
         except KeyboardInterrupt:
             interrupted = True
+            self._end = min(self._end, time.monotonic())  # only clear gains are compared from now on
         stopped = False
         try:
-            self._conclude("interrupted: " if interrupted else "")
+            self._conclude(INTERRUPTED if interrupted else "")
         except KeyboardInterrupt:
             interrupted = stopped = True
         results = tuple(each.result or each.search.without_comparison(NOT_COMPARED) for each in self._begun())
@@ -194,7 +197,8 @@ class ModelTuner:
         left_out = {} if tasks is None else tasks.left_out
         found = ModelResult(results, decided, interrupted=interrupted, left_out=left_out)
         if tasks is not None and not stopped and (found.chosen or decided):
-            self._report("comparing the whole model with the untuned one")
+            note = INTERRUPTED if interrupted else ""
+            self._report(f"{note}comparing the whole model with the untuned one")
             try:
                 found = self._verified(found, tasks, untuned or tasks.exe)
             except KeyboardInterrupt:
@@ -273,4 +277,4 @@ def tuned_model(tasks: ModelTasks, records: Sequence[Record]) -> Executable:
         return driver.compile(tasks.model, tasks.target, cache=False, **tasks.options)
 
 
-__all__ = ["Line", "ModelResult", "ModelTuner", "Progress", "tuned_model"]
+__all__ = ["INTERRUPTED", "Line", "ModelResult", "ModelTuner", "Progress", "tuned_model"]

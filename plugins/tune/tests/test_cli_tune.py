@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+from dataclasses import replace
 
 import pytest
 from dlc_tune.cli import tune as command
 from dlc_tune.graph_search import Decided
 from dlc_tune.measuring.comparing import Ratios
 from dlc_tune.measuring.job import OK, Outcome
-from dlc_tune.model import Line, ModelResult, Progress
+from dlc_tune.model import INTERRUPTED, Line, ModelResult, Progress
 from dlc_tune.search import Result
 
 import dlc_core
@@ -82,6 +84,53 @@ def test_results_as_json(dlc, called):
     assert found["ratio"] == 0.95
     assert found["decided"] == {"winograd.tile/(1, 8)": "direct"}
     assert found["kernels"][0]["failed"] == 1
+
+
+@pytest.fixture
+def stopped(called, monkeypatch):
+    """`stopped(signal)`: a search that is stopped by a signal, and goes on with comparisons."""
+    search = command.search
+
+    def stop(by):
+        def interrupted(model, **options):
+            try:
+                signal.raise_signal(by)
+            except KeyboardInterrupt:
+                options["progress"](Progress((), 1.0, 0.0, f"{INTERRUPTED}comparing"))
+                options["progress"](Progress((), 1.0, 0.0, f"{INTERRUPTED}comparing"))
+            return replace(search(model, **options), interrupted=True)
+
+        monkeypatch.setattr(command, "search", interrupted)
+
+    return stop
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_signals_stop_the_search_in_order(stopped, capsys, name, code):
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    stopped(getattr(signal, name))
+    assert main(["tune", "model.onnx", "--no-progress"]) == code
+    printed = capsys.readouterr()
+    assert f"interrupted by {name}: all trials are kept" in printed.out
+    assert "no candidate came near the default" in printed.out
+    assert printed.err.count("a second signal ends at once") == 1
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
+
+
+def test_a_signal_outside_of_the_search_ends_at_once(called, capsys, monkeypatch):
+    monkeypatch.setattr(command, "search", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    assert main(["tune", "model.onnx"]) == 143
+    assert "stopped by SIGTERM" in capsys.readouterr().err
+
+
+def test_an_ignored_hangup_stays_ignored(stopped, capsys):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        stopped(signal.SIGHUP)
+        assert main(["tune", "model.onnx", "--no-progress"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert "SIGHUP" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

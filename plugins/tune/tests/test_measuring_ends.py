@@ -81,9 +81,10 @@ def script(tmp_path: Path, mode: str) -> Iterator[tuple[subprocess.Popen[str], l
 
 
 def all_end(pids: list[int], folder: Path) -> bool:
+    """Whether all processes end, and no folder is left, also none of `multiprocessing`."""
     limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit:
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids) and not folder.exists():
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids) and not list(folder.parent.iterdir()):
             return True
         time.sleep(0.05)
     return False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +36,8 @@ from dlc_core.cli.options import (
 from dlc_core.cli.tables import print_records
 from dlc_core.diag import UsageError
 from dlc_core.plugin.registry import registry
-from dlc_tune.model import ModelResult, Progress
+from dlc_tune.cli.stopping import stoppable
+from dlc_tune.model import INTERRUPTED, ModelResult, Progress
 from dlc_tune.tuner import SPACES, STRATEGY
 from dlc_tune.tuner import tune as search
 
@@ -91,8 +93,9 @@ def tune(
     faster beyond the noise with the same results. Compiles use it from then on: `dlc explain` says where
     each schedule comes from, `dlc records` lists what is kept.
 
-    Ctrl-C ends the search and compares the best candidates until then, which takes some seconds; a second
-    Ctrl-C ends at once. All trials are kept, and the next run goes on from there.
+    Ctrl-C, SIGTERM and SIGHUP end the search and compare the best candidates until then, which takes some
+    seconds; a second one ends at once. All trials are kept, and the next run goes on from there. The exit
+    code is then 128 plus the number of the signal: 130 after Ctrl-C, 143 after SIGTERM.
 
     Examples:
 
@@ -115,30 +118,31 @@ def tune(
     )
     for name in ("cache", "place", "placement"):
         del options[name]
-    with _live(show_progress) as report:
-        result = search(
-            model,
-            seconds=seconds,
-            trials=trials,
-            space=tuple(space or SPACES),
-            strategy=strategy,
-            database=database,
-            cluster=cluster,
-            graph=graph,
-            batch=batch,
-            seed=seed,
-            inputs=None if together is None else read_arrays(together),
-            sizes={name: value for name, value in shapes.items() if isinstance(value, int)},
-            progress=report,
-            **options,
-        )
-    assert isinstance(result, ModelResult)
-    if as_json:
-        typer.echo(json.dumps(_record(result), indent=2))
-        return
-    print_records(_rows(result))
-    for line in _summary(result):
-        console().print(escape(line))
+    with stoppable() as stops:
+        with _live(show_progress) as report:
+            result = search(
+                model,
+                seconds=seconds,
+                trials=trials,
+                space=tuple(space or SPACES),
+                strategy=strategy,
+                database=database,
+                cluster=cluster,
+                graph=graph,
+                batch=batch,
+                seed=seed,
+                inputs=None if together is None else read_arrays(together),
+                sizes={name: value for name, value in shapes.items() if isinstance(value, int)},
+                progress=report,
+                **options,
+            )
+        assert isinstance(result, ModelResult)
+        if as_json:
+            typer.echo(json.dumps(_record(result), indent=2))
+            return
+        print_records(_rows(result))
+        for line in _summary(result, stops):
+            console().print(escape(line))
 
 
 def _choices() -> list[dict[str, Any]]:
@@ -168,7 +172,7 @@ def _rows(result: ModelResult) -> list[dict[str, Any]]:
     return found
 
 
-def _summary(result: ModelResult) -> Iterator[str]:
+def _summary(result: ModelResult, stops: Sequence[signal.Signals]) -> Iterator[str]:
     for found in result.decided:
         decision, _, layer = found.decision.partition("/")
         yield f"{decision}: {found.option} instead of {found.preferred} for {layer}"
@@ -177,7 +181,8 @@ def _summary(result: ModelResult) -> Iterator[str]:
     kept = "1 schedule is" if len(result.chosen) == 1 else f"{len(result.chosen)} schedules are"
     yield f"{result.trials} trials in {result.seconds:.0f} s; {kept} kept"
     if result.interrupted:
-        yield "interrupted: all trials are kept, and the next run goes on from there"
+        by = f"interrupted by {stops[0].name}" if stops else "interrupted"
+        yield f"{by}: all trials are kept, and the next run goes on from there"
     if result.withdrawn:
         yield f"the schedules were withdrawn: {result.withdrawn}"
     elif result.ratio is not None:
@@ -203,10 +208,28 @@ def _live(forced: bool | None) -> Iterator[Callable[[Progress], None]]:
     """A table on stderr that shows the search while it runs."""
     out = Console(stderr=True)
     if not (sys.stderr.isatty() if forced is None else forced):
-        yield lambda _: None
+        yield _noting(out)
         return
     with Live(console=out, refresh_per_second=4, transient=True) as live:
-        yield lambda progress: live.update(_table(progress))
+
+        def show(progress: Progress) -> None:
+            with suppress(OSError):  # a terminal that has hung up
+                live.update(_table(progress))
+
+        yield show
+
+
+def _noting(out: Console) -> Callable[[Progress], None]:
+    """Says once, where no table is shown, that the search was interrupted and goes on with comparisons."""
+    notes = iter(["interrupted: the best candidates are compared; a second signal ends at once"])
+
+    def note(progress: Progress) -> None:
+        if progress.now.startswith(INTERRUPTED):
+            for each in notes:
+                with suppress(OSError):
+                    out.print(each, highlight=False)
+
+    return note
 
 
 def _table(progress: Progress) -> Table:

@@ -7,8 +7,6 @@ cores of their own.
 from __future__ import annotations
 
 import queue
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +18,7 @@ from dlc_tune.measuring.closing import Closing
 from dlc_tune.measuring.cluster_tasks import Built
 from dlc_tune.measuring.comparing import PATIENCE
 from dlc_tune.measuring.cores import cores_of, default_memory
+from dlc_tune.measuring.folders import locked_folder, remove_all_left, remove_folder
 from dlc_tune.measuring.job import BUILD, OK, RUN, Comparison, Job, Outcome
 from dlc_tune.measuring.local import kind_of
 from dlc_tune.measuring.noise import Repeats
@@ -42,8 +41,9 @@ class LocalBench(Closing):
     ) -> None:
         self.announced = announced
         self._timeout, self._compare_seconds = timeout, compare_seconds
-        self._folder = Path(tempfile.mkdtemp(prefix="dlc-bench-"))
-        self._processes = [WorkerProcess(self._folder, setup) for _ in range(announced.builders + 1)]
+        remove_all_left()
+        self.folder = locked_folder("dlc-bench-")
+        self._processes = [WorkerProcess(self.folder, setup) for _ in range(announced.builders + 1)]
         self._memory = default_memory(len(self._processes))
         self._builders: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         self._runner, *builders = self._processes
@@ -57,7 +57,7 @@ class LocalBench(Closing):
         """End all processes at once. Calls that wait for one fail."""
         for each in self._processes:
             each.close(for_good=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(self.folder)
 
     def build(self, job: Job) -> Built | Outcome:
         """The artefact of a job, or the reason why there is none."""
@@ -125,7 +125,7 @@ class LocalBench(Closing):
     @contextmanager
     def _file(self, content: bytes | None = None) -> Iterator[Path]:
         """A file of the folder, which is removed at the end."""
-        path = self._folder / f"{next(self._numbers)}.dlc"
+        path = self.folder / f"{next(self._numbers)}.dlc"
         if content is not None:
             path.write_bytes(content)
         try:

@@ -13,8 +13,6 @@ kernel is built while another one is timed.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -27,6 +25,7 @@ from dlc_core.support.record import record
 from dlc_tune.measuring.closing import Closing
 from dlc_tune.measuring.comparing import PATIENCE
 from dlc_tune.measuring.cores import Cores, cores_of, default_memory
+from dlc_tune.measuring.folders import locked_folder, remove_all_left, remove_folder
 from dlc_tune.measuring.job import BUILD, OK, RUN, Comparison, Job, Outcome
 from dlc_tune.measuring.noise import Repeats
 from dlc_tune.measuring.process import POLL_SECONDS, Setup, Task, WorkerProcess
@@ -78,7 +77,8 @@ class LocalMeasurer(Closing):
         self.repeats = repeats or Repeats()
         self.compare_seconds = compare_seconds
         self._memory = memory_bytes or default_memory(builders + runners)
-        self._folder = Path(tempfile.mkdtemp(prefix="dlc-tune-"))
+        remove_all_left()
+        self._folder = locked_folder("dlc-tune-")
         self._builders = [WorkerProcess(self._folder, setup) for _ in range(builders)]
         self._runners = [WorkerProcess(self._folder, setup) for _ in range(runners)]
         self._best: dict[object, float] = {}
@@ -237,7 +237,7 @@ def kind_of(job: Job) -> object:
 def _end(processes: Sequence[WorkerProcess], folder: Path) -> None:
     for each in processes:
         each.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
 
 
 __all__ = ["LocalMeasurer", "kind_of"]

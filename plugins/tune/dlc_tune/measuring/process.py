@@ -1,6 +1,6 @@
 """One worker process that survives what it runs: it is replaced when it crashes, hangs or is killed.
 
-    process = WorkerProcess(folder)
+    process = WorkerProcess(locked_folder("dlc-tune-"))
     task = process.begin(function, args, timeout=10.0, fails_as="run")
     ...                              until task.future is done
     answer = process.end(task)
@@ -14,12 +14,10 @@ of this process is in the middle of anything in it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pickle
 import signal
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -36,6 +34,7 @@ from pebble import ProcessExpired, ProcessPool
 from dlc_core.diag import RuntimeFailure, UsageError
 from dlc_core.support.record import record
 from dlc_tune.measuring import worker
+from dlc_tune.measuring.folders import sockets_folder
 from dlc_tune.measuring.job import CRASH, MEMORY, TIMEOUT
 from dlc_tune.measuring.worker import Answer, tells_of_memory
 
@@ -72,15 +71,12 @@ MAX_FOLDER = 75
 
 
 class WorkerProcess:
-    """A process that does one task at a time. `folder` is for files of its tasks; `setup`, a function of a
-    module, runs first in each new process.
+    """A process that does one task at a time. `folder` is a `locked_folder` for files of its tasks; `setup`,
+    a function of a module, runs first in each new process.
     """
 
     def __init__(self, folder: Path, setup: Setup | None = None) -> None:
         self._folder = folder
-        lock = os.open(folder / worker.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        weakref.finalize(self, os.close, lock)
         self._log = folder / f"{next(_numbers)}.log"
         self._setup = setup
         self._pool: ProcessPool | None = None
@@ -95,7 +91,8 @@ class WorkerProcess:
         if self._pool is None:
             _check_temporary_folder()
             set_forkserver_preload(PRELOADED)
-            given = (str(self._folder), str(self._log), dict(os.environ), self._setup)
+            folders = (str(self._folder), str(sockets_folder()))
+            given = (folders, str(self._log), dict(os.environ), self._setup)
             self._pool = ProcessPool(1, initializer=worker.start, initargs=given, context=_Context())
             self._hello = self._pool.schedule(worker.hello)
 

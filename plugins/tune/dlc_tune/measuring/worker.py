@@ -7,17 +7,16 @@ written for the next one. The files are in a folder that only this user can read
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pickle
 import resource
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
@@ -31,16 +30,15 @@ from dlc_core.support.record import record
 from dlc_tune.measuring.build import build_file
 from dlc_tune.measuring.comparing import PAIRS, Ratios, Sample, disagreement, interleave
 from dlc_tune.measuring.execute import Run, digest, pin
+from dlc_tune.measuring.folders import remove_left
 from dlc_tune.measuring.job import MEMORY, OK, WRONG, Comparison, Job, Outcome
 from dlc_tune.measuring.noise import Repeats
 from dlc_tune.measuring.vendor import Measure
 
 SLOW_SECONDS = 0.2
 """Artefacts whose opening and first runs take longer are not opened again for each round."""
-LOCK = "lock"
-"""The file of a folder that the process locks that uses the folder."""
-LOCK_TRIES, LOCK_SECONDS = 20, 0.05
-"""How often the lock is tried, and the time in between: a process that ends closes its files one by one."""
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")
+"""The variables that name the folder for temporary files."""
 NO_MEMORY = ("bad_alloc", "ut of memory", "annot allocate memory", "failed to map segment")
 """Texts of errors of native code that got no memory."""
 SPACE = 1 << 16
@@ -71,10 +69,13 @@ class WrongResultsError(Exception):
     """The results of a run differ from those of the default schedule."""
 
 
-def start(folder: str, log: str, environment: Mapping[str, str], setup: Callable[[], None] | None) -> None:
+def start(
+    folders: Sequence[str], log: str, environment: Mapping[str, str], setup: Callable[[], None] | None
+) -> None:
     """Prepare a new process. It leads a group of its own, so that it is ended together with the compilers and
-    emulators that it starts. It ends when the process that started it does. Its standard error output is in
-    the file `log`, where native code says why it aborts.
+    emulators that it starts. It ends when the process that started it does, and removes its `folders` if it
+    was killed. Its standard error output is in the file `log`, where native code says why it aborts. Its
+    temporary files are beside this file, and removed with it: a process that is killed leaves some.
     """
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -82,33 +83,24 @@ def start(folder: str, log: str, environment: Mapping[str, str], setup: Callable
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(output, sys.__stderr__.fileno() if sys.__stderr__ else 2)
     os.close(output)
+    temporary = Path(log).with_suffix(".tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o700)
     os.environ.clear()
-    os.environ.update(environment)
-    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
+    os.environ.update({**environment, **dict.fromkeys(TEMPORARY, str(temporary))})
+    tempfile.tempdir = None  # that of the environment, from now on
+    threading.Thread(target=_end_with_parent, args=(folders,), daemon=True).start()
     if setup is not None:
         setup()
 
 
-def _end_with_parent(folder: str) -> None:
+def _end_with_parent(folders: Sequence[str]) -> None:
     parent = parent_process()
     assert parent is not None
     wait([parent.sentinel])
-    _remove_left(Path(folder))
+    for each in folders:
+        remove_left(Path(each))
     os.killpg(0, signal.SIGKILL)
-
-
-def _remove_left(folder: Path) -> None:
-    """Remove a folder of files if the process that uses it has ended: if nobody locks its file LOCK.
-
-    Without that process only this one may be given up, such as when the fork server was killed.
-    """
-    with suppress(OSError), (folder / LOCK).open() as file:
-        for _ in range(LOCK_TRIES):
-            with suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-                return
-            time.sleep(LOCK_SECONDS)
 
 
 def hello() -> int:
