@@ -181,11 +181,14 @@ def _check_budget(seconds: float | None, trials: int | None, batch: int) -> None
 
 @contextmanager
 def _store(database: DatabaseLike, keep: bool) -> Iterator[Store]:
-    """The database, which is closed at the end if it is opened here."""
+    """The database, which is closed at the end if it is opened here. Raises DatabaseError if no record can be
+    written to it.
+    """
     if not keep:
         yield NoStore()
     elif database is None or isinstance(database, (str, Path)):
         with Database(database) as opened:
+            opened.check_writable()
             yield opened
     else:
         yield database

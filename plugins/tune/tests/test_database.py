@@ -222,6 +222,65 @@ def test_a_read_only_database_is_read_and_its_error_is_clear(tmp_path):
             database.add(made(2))
 
 
+FULL_AT_THE_START = """
+import resource, sys
+from dlc_tune.records.database import Database
+from dlc_tune.records.errors import DatabaseError
+Database(sys.argv[1]).close()
+database = Database(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+try:
+    database.check_writable()
+except DatabaseError as error:
+    print(error.why)
+"""
+
+
+def test_a_search_notices_at_its_start_that_nothing_can_be_written(tmp_path):
+    path = tmp_path / "records.db"
+    with Database(path) as database:
+        database.check_writable()
+        assert database.find() == []
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT count(*) FROM dlc_meta").fetchone() == (3,)  # nothing is left
+    read_only = f"sqlite:///file:{path}?mode=ro&uri=true"
+    with Database(read_only) as database, pytest.raises(DatabaseError) as caught:
+        database.check_writable()
+    assert caught.value.why == "it is read-only"
+    with pytest.raises(DatabaseError, match="read-only"):
+        dlc.tune(double(), TARGET, trials=1, database=read_only)
+    with Database(path, busy_seconds=0.05) as database, closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseError) as caught:
+            database.check_writable()
+    assert caught.value.why == "another process keeps it locked"
+    words = [sys.executable, "-c", FULL_AT_THE_START, str(tmp_path / "full.db")]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert run.stdout == "the disk is full\n", run.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("ALTER TABLE dlc_records DROP COLUMN noise", "its tables are not those of records"),
+        ("DROP TABLE dlc_records", "its tables are not those of records"),
+        ("DELETE FROM dlc_meta", "its tables are not those of records"),
+        ("UPDATE dlc_meta SET value = 'new' WHERE name = 'version'", "this version of dlc-tune reads 1"),
+        ("DROP TABLE dlc_meta", "it has other tables: dlc_records"),
+    ],
+    ids=["a column less", "a table less", "no version", "an odd version", "tables of something else"],
+)
+def test_other_tables_are_noticed_at_the_start(tmp_path, change, why):
+    path = tmp_path / "records.db"
+    Database(path).close()
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute(change)
+    with pytest.raises(DatabaseError) as caught:
+        dlc.tune(double(), TARGET, trials=1, database=path)
+    assert why in caught.value.why
+    assert caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("content", "why"), [(b"no database" * 500, "damaged or no database"), (None, "cannot be opened")]
 )

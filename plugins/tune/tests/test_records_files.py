@@ -138,6 +138,62 @@ def test_the_command_lists_and_moves_records(records_path, tmp_path, capsys):
     assert "0 of 0 records" in run(capsys, "list")
 
 
+@pytest.mark.parametrize(
+    ("content", "count", "reason"),
+    [
+        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40, 43, "no JSON"),
+        (b"kernel,seconds\n" + b"conv,1e-6\n" * 400, 401, "no JSON"),
+        (b'{"a": 1}\n', 1, "no schema"),
+    ],
+    ids=["a picture", "a table", "other JSON"],
+)
+def test_a_file_of_something_else_is_refused_in_a_few_lines(
+    records_path, tmp_path, capsys, content, count, reason
+):
+    file = tmp_path / "other.jsonl"
+    file.write_bytes(content)
+    assert main(["records", "import", str(file)]) == 1
+    *lines, counts, last = capsys.readouterr().out.splitlines()
+    assert len(lines) == min(count, 6)
+    assert all(line.startswith(f"{file}:") for line in lines)
+    assert reason in lines[0]
+    assert count <= 6 or f"{count - 5} more lines are refused" in lines[-1]
+    assert counts == f"{file}: 0 new, 0 known, {count} refused"
+    assert last == f"{file} is no file of records: `dlc records export` writes such files"
+
+
+def test_a_file_with_some_records_is_one(records_path, tmp_path, capsys):
+    file = tmp_path / "some.jsonl"
+    file.write_text("{}\n" * 200 + to_line(GOOD))
+    for counts in ("1 new, 0 known, 200 refused", "0 new, 1 known, 200 refused"):
+        assert main(["records", "import", str(file)]) == 1
+        assert capsys.readouterr().out.splitlines()[-1] == f"{file}: {counts}"
+
+
+def test_records_that_were_tried_are_shown(records_path, capsys):
+    tried = [
+        replace(GOOD, state=TRIED, seconds=seconds, trace=by_hand(double(), factor).to_json())
+        for seconds, factor in ((3e-6, 2), (2.5e-6, 4), (None, 6), (4e-6, 8))
+    ]
+    with Database() as database:
+        database.add_all(tried)
+    assert main(["records", "show", "double"]) == 2
+    assert "`--state all` shows its 4 other records" in capsys.readouterr().err
+    found = json.loads(run(capsys, "show", "double", "--state", "tried", "--json"))
+    assert [one["seconds"] for one in found] == [2.5e-6, 3e-6, 4e-6]
+    shown = run(capsys, "show", "double", "--state", "tried", "--limit", "1")
+    assert "[None, 4]" in shown
+    assert "the fastest 1 of 4 records" in shown
+    rows = json.loads(run(capsys, "list", "--state", "tried", "--json"))
+    (slow,) = (row["id"] for row in rows if row["cost"] == "4 µs")
+    (one,) = json.loads(run(capsys, "show", slow[:6], "--json"))
+    assert one["seconds"] == 4e-6
+    with Database() as database:
+        database.add(GOOD)
+    assert json.loads(run(capsys, "show", "double", "--json"))[0]["state"] == "chosen"
+    assert len(json.loads(run(capsys, "show", "double", "--state", "all", "--limit", "9", "--json"))) == 5
+
+
 def test_decisions_of_graph_passes_are_records_too(records_path, tmp_path, capsys):
     decided = replace(GOOD, kernel=decision_key("fuse.max"), space=SPACE, point={"fuse.max": "4"}, trace="")
     with Database() as database:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -18,13 +14,11 @@ from dlc_core.cli.options import Json, console
 from dlc_core.cli.tables import print_records
 from dlc_core.diag import UsageError
 from dlc_core.schedule import Trace
+from dlc_tune.cli.selecting import State, id_of, opened, row, select, wanted, when
 from dlc_tune.records.database import Database
-from dlc_tune.records.errors import DatabaseError
-from dlc_tune.records.found import cost_text, sizes_text
 from dlc_tune.records.lines import to_line
-from dlc_tune.records.locations import file_of, url_of
 from dlc_tune.records.pack import best_of_each, write_package
-from dlc_tune.records.record import CHOSEN, Record
+from dlc_tune.records.record import Record
 from dlc_tune.records.transfer import export_lines, import_lines, problem
 
 app = typer.Typer(
@@ -38,6 +32,7 @@ app = typer.Typer(
 
     - `dlc records list`
     - `dlc records best --target llvm`
+    - `dlc records show fused_matmul_add --state tried`
     - `dlc records export tuned.jsonl --state chosen`
     - `dlc records import tuned.jsonl -d postgresql://user@host/records`
     - `dlc records pack acme-records --out dist`
@@ -48,14 +43,8 @@ app = typer.Typer(
 )
 
 
-class State(str, Enum):
-    """Which records: chosen ones, other ones, or both."""
-
-    chosen = "chosen"
-    tried = "tried"
-    all = "all"
-
-
+REFUSED = 5
+"""The refused lines of a file that an import prints."""
 Url = Annotated[
     str | None,
     typer.Option("--database", "-d", help="A path or a SQLAlchemy URL; the user's own by default."),
@@ -86,45 +75,53 @@ def list_records(
     - `dlc records list --target llvm --json`
     """
     with opened(database) as found:
-        records = _select(found, kernel, target, state)
+        records = select(found, kernel, target, state)
     shown = sorted(records, key=lambda one: one.time)[-limit:]
-    print_records([_row(one) for one in shown], as_json=as_json)
+    print_records([row(one) for one in shown], as_json=as_json)
     if not as_json:
         console().print(f"{len(shown)} of {len(records)} records", highlight=False)
 
 
 @app.command()
 def show(
-    kernel: Annotated[str, typer.Argument(help="The name of a kernel, or the begin of its hash.")],
+    kernel: Annotated[
+        str,
+        typer.Argument(help="The name of a kernel, the begin of its hash, or the begin of a record's id."),
+    ],
     target: OfTarget = None,
+    state: OfState = State.chosen,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, the fastest.")] = 3,
     database: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Show the best record of a kernel on each target and machine with all fields and its schedule.
+    """Show records with all fields and their schedules.
+
+    Of chosen records, the best one of the kernel on each target and machine is shown. Other records, whose
+    schedules were measured and not chosen, are shown with `--state tried`, the fastest first. `dlc records
+    list --state tried` lists them with their ids.
 
     Examples:
 
     - `dlc records show fused_matmul_add`
+    - `dlc records show fused_matmul_add --state tried --limit 1`
     - `dlc records show 3fa9c1 --json`
     """
     with opened(database) as found:
-        records = _select(found, kernel, target, State.chosen)
-    if not records:
-        raise UsageError(
-            f"no chosen record is of the kernel {kernel!r}", hint="`dlc records list` lists them"
-        )
-    best = best_of_each(records)
+        records, more = wanted(select(found, None, target, State.all), kernel, state, limit)
     if as_json:
-        typer.echo(json.dumps([json.loads(to_line(one)) for one in best], indent=2))
+        typer.echo(json.dumps([json.loads(to_line(one)) for one in records], indent=2))
         return
-    for one in best:
+    for one in records:
+        console().print(f"{'id':<16} {id_of(one)}", highlight=False)
         for name in (each.name for each in fields(Record) if each.name != "trace"):
             value = getattr(one, name)
-            text = _when(one) if name == "time" else str(dict(value) if hasattr(value, "items") else value)
+            text = when(one) if name == "time" else str(dict(value) if hasattr(value, "items") else value)
             console().print(f"{name:<16} {escape(text)}", highlight=False, soft_wrap=True)
         why = problem(one)
         text = f"refused: {why}" if why else Trace.from_json(one.trace).as_python() if one.trace else ""
         console().print(escape(text) + "\n", highlight=False, soft_wrap=True)
+    if more:
+        console().print(f"the fastest {len(records)} of {len(records) + more} records", highlight=False)
 
 
 @app.command()
@@ -137,8 +134,8 @@ def best(target: OfTarget = None, database: Url = None, as_json: Json = False) -
     - `dlc records best --target llvm --json`
     """
     with opened(database) as found:
-        records = best_of_each(_select(found, None, target, State.chosen))
-    print_records([_row(one) for one in sorted(records, key=lambda one: one.gain)], as_json=as_json)
+        records = best_of_each(select(found, None, target, State.chosen))
+    print_records([row(one) for one in sorted(records, key=lambda one: one.gain)], as_json=as_json)
     if not as_json:
         console().print(f"{len(records)} kernels have chosen records", highlight=False)
 
@@ -159,7 +156,7 @@ def export_records(
     - `dlc records export chosen.jsonl --state chosen --target llvm`
     """
     with opened(database) as found:
-        count = export_lines(file, _select(found, kernel, target, state))
+        count = export_lines(file, select(found, kernel, target, state))
     console().print(f"{count} records in {file}", highlight=False, markup=False)
 
 
@@ -167,7 +164,7 @@ def export_records(
 def import_records(
     files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")], database: Url = None
 ) -> None:
-    """Add the records of files of JSON lines. Lines that are no records are left out and listed.
+    """Add the records of files of JSON lines. Lines that are no records are left out; the first are shown.
 
     The exit code is 1 if lines were refused.
 
@@ -178,13 +175,17 @@ def import_records(
     """
     refused = 0
     with Database(database) as found:
+        found.check_writable()
         for file in files:
             done = import_lines(file, found)
-            refused += len(done.refused)
-            for line in done.refused:
-                console().print(f"{file}:{line.number}: {line.why}", highlight=False, markup=False)
-            counts = f"{done.added} new, {done.known} known, {len(done.refused)} refused"
-            console().print(f"{file}: {counts}", highlight=False, markup=False)
+            refused += done.refused_count
+            lines = [f"{file}:{line.number}: {line.why}" for line in done.refused[:REFUSED]]
+            if done.refused_count > REFUSED:
+                lines.append(f"{file}: {done.refused_count - REFUSED} more lines are refused")
+            lines.append(f"{file}: {done.added} new, {done.known} known, {done.refused_count} refused")
+            if done.is_foreign:
+                lines.append(f"{file} is no file of records: `dlc records export` writes such files")
+            console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     if refused:
         raise typer.Exit(1)
 
@@ -208,7 +209,7 @@ def pack(
     - `pip wheel dist/acme-records --no-deps`
     """
     with opened(database) as found:
-        records = _select(found, None, target, State.chosen)
+        records = select(found, None, target, State.chosen)
     folder = write_package(name, records, out, version=version, licence=licence)
     count = len(best_of_each(records))
     console().print(f"{count} records in {folder}", highlight=False, markup=False)
@@ -239,7 +240,7 @@ def forget(
         if kernel is None:
             count = found.forget(**equal)
         else:
-            kernels = {one.kernel for one in _select(found, kernel, target, state)}
+            kernels = {one.kernel for one in select(found, kernel, target, state)}
             count = sum(found.forget(kernel=each, **equal) for each in kernels)
     console().print(f"{count} records removed", highlight=False)
 
@@ -262,39 +263,4 @@ def stats(database: Url = None, as_json: Json = False) -> None:
         console().print(f"{total} records in {shown}", highlight=False, markup=False)
 
 
-@contextmanager
-def opened(database: str | None) -> Iterator[Database]:
-    """A database that exists. Raises DatabaseError if there is none."""
-    path = file_of(url_of(database))
-    if path is not None and not path.exists():
-        raise DatabaseError(f"there are no records in {path}", hint="`dlc tune MODEL` makes them")
-    with Database(database) as found:
-        yield found
-
-
-def _select(database: Database, kernel: str | None, target: str | None, state: State) -> list[Record]:
-    equal = {} if target is None else {"target": target}
-    equal |= {} if state is State.all else {"state": state.value}
-    found = database.find(**equal)
-    return [one for one in found if kernel is None or one.name == kernel or one.kernel.startswith(kernel)]
-
-
-def _row(one: Record) -> dict[str, Any]:
-    costs = (one.seconds, one.default_seconds)
-    measured, default = ("" if cost is None else cost_text(cost, one.unit) for cost in costs)
-    return {
-        "kernel": one.name,
-        "hash": one.kernel[:8],
-        "sizes": sizes_text(one.extents),
-        "target": one.target,
-        "state": one.state if one.outcome == "ok" else one.outcome,
-        "cost": measured,
-        "default": default,
-        "gain": f"{1 - one.gain:.1%}" if one.state == CHOSEN else "",
-        "space": one.space,
-        "time": _when(one),
-    }
-
-
-def _when(one: Record) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time)) if one.time else ""
+__all__ = ["app"]

@@ -28,6 +28,18 @@ _WHY = (
         "make it writable, or name another one",
     ),
     (("is full", "disk i/o error", "no space", "too large"), "the disk is full", "make room, or move it"),
+    (
+        (
+            "no such table",
+            "no such column",
+            "has no column",
+            "no row was found",
+            "of relation",
+            'relation "dlc_',
+        ),
+        "its tables are not those of records",
+        "name another database",
+    ),
     (("not a database", "malformed"), "the file is damaged or no database", "move the file away"),
     (
         ("refused", "timeout", "timed out", "could not translate"),

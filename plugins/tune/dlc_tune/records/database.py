@@ -29,7 +29,7 @@ from dlc_tune.records.lines import read_lines
 from dlc_tune.records.locations import url_of
 from dlc_tune.records.record import CHOSEN, Record
 from dlc_tune.records.rows import record_of, row_of
-from dlc_tune.records.schema import META, RECORDS, is_current, prepare, value_of
+from dlc_tune.records.schema import META, RECORDS, is_current, prepare, remove_probes, value_of, write_probe
 from dlc_tune.records.unwritten import Unwritten, abandoned
 
 Result = TypeVar("Result")
@@ -75,6 +75,13 @@ class Database:
         self.close()
 
     # Writing.
+
+    def check_writable(self) -> None:
+        """Notice now that records cannot be written. Raises DatabaseError if another process keeps the
+        database locked, if it is read-only or on a full disk, or if its tables are not those of records.
+        """
+        for step in (write_probe, remove_probes):
+            self._run(step, writes=True)
 
     def add(self, record: Record) -> bool:
         """Add a record. Returns whether it is new and written.

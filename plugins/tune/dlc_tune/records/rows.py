@@ -24,7 +24,12 @@ def row_of(found: Record) -> dict[str, Any]:
     del data["schema"], data["version"]
     of_fields(data)
     plain = {name: json.dumps(data[name]) if name in JSON_FIELDS else data[name] for name in NAMES}
-    return {"digest": sha256(line.encode()).hexdigest(), **plain}
+    return {"digest": digest_of(line), **plain}
+
+
+def digest_of(line: str) -> str:
+    """The identity of a record in a database, from its line of JSON: a hash of all that it has."""
+    return sha256(line.encode()).hexdigest()
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
@@ -36,4 +41,4 @@ def record_of(row: Mapping[str, Any]) -> Record:
     return of_fields(data)
 
 
-__all__ = ["JSON_FIELDS", "NAMES", "record_of", "row_of"]
+__all__ = ["JSON_FIELDS", "NAMES", "digest_of", "record_of", "row_of"]

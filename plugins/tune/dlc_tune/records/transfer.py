@@ -17,17 +17,25 @@ from dlc_tune.records.record import Record
 
 CHUNK = 256
 """Records that are written together."""
+MAX_REFUSED = 100
+"""The refused lines of a file that are kept with their reasons."""
 
 
 @record(frozen=True)
 class Imported:
-    """The outcome of an import: the numbers of records that are new and that the database had, and the lines
-    that are no records.
+    """The outcome of an import: the numbers of records that are new and that the database had, and of lines
+    that are no records. `refused` has the first of these with the reasons.
     """
 
     added: int
     known: int
     refused: tuple[Refused, ...] = field(default=())
+    refused_count: int = 0
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether no line is a record, though there are lines."""
+        return bool(self.refused_count) and not (self.added or self.known)
 
 
 def export_lines(path: Path, records: Iterable[Record]) -> int:
@@ -43,13 +51,16 @@ def import_lines(path: Path, database: Database) -> Imported:
 
     Raises UsageError if the file cannot be read.
     """
-    added, total, refused = 0, 0, list[Refused]()
+    added, total, count, refused = 0, 0, 0, list[Refused]()
 
     def legal(file: BinaryIO) -> Iterator[Record]:
+        nonlocal count
         for number, found in numbered_lines(file):
             why = found.why if isinstance(found, Refused) else problem(found)
             if why or isinstance(found, Refused):
-                refused.append(Refused(number, why))
+                count += 1
+                if count <= MAX_REFUSED:
+                    refused.append(Refused(number, why))
             else:
                 yield found
 
@@ -61,7 +72,7 @@ def import_lines(path: Path, database: Database) -> Imported:
                 added += database.add_all(chunk)
     except OSError as error:
         raise UsageError(f"the records of {path} cannot be read", why=str(error)) from error
-    return Imported(added, total - added - len(database.unwritten), tuple(refused))
+    return Imported(added, total - added - len(database.unwritten), tuple(refused), count)
 
 
 def problem(found: Record) -> str:
