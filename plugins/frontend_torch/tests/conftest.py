@@ -1,4 +1,4 @@
-"""Tests of the PyTorch frontend need torch: `make .venv/.ready-torch`; elsewhere test_installed.py says so."""
+"""Tests of the PyTorch frontend need torch (`make .venv/.ready-torch`); else test_installed.py says so."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
