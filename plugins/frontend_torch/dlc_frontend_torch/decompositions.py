@@ -13,6 +13,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 
 from dlc_frontend_torch import aten as _converters  # registers them
+from dlc_frontend_torch.random_ops import DRAWN
 from dlc_frontend_torch.registry import CONVERTERS
 
 assert _converters
@@ -30,7 +31,8 @@ def for_export() -> Any:
 def for_autograd() -> dict[Any, Callable[..., Any]]:
     """The table for AOT autograd. Composite operators are decomposed before it is consulted."""
     table = core_aten_decompositions()
-    return {op: rule for op, rule in table.items() if _name(op) not in CONVERTERS}
+    kept = {*CONVERTERS, *DRAWN}
+    return {op: rule for op, rule in table.items() if _name(op) not in kept}
 
 
 def _name(operator: Any) -> str:

@@ -7,7 +7,7 @@ its result. Nodes that cannot be converted are collected, so that one error name
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from dlc_frontend_torch import aten as _converters  # registers them
 from dlc_frontend_torch.call import Call
 from dlc_frontend_torch.dtypes import name_of, of_torch
 from dlc_frontend_torch.locating import op_name, span_of
+from dlc_frontend_torch.random_ops import DRAWN
 from dlc_frontend_torch.registry import CONVERTERS, Converter
 from dlc_frontend_torch.symbols import Symbols
 from dlc_frontend_torch.weights import as_constant
@@ -36,11 +37,15 @@ CHECKS = (
 
 class Importer:
     """Converts the nodes of one graph. `values` maps each FX node to its value: a `Node`, a dim, a Python
-    value, or a tuple of these.
+    value, or a tuple of these. `draw` gives the node for the numbers of a random operator of a type.
     """
 
     def __init__(
-        self, module: GraphModule, symbols: Symbols, custom: Mapping[str, Converter] | None = None
+        self,
+        module: GraphModule,
+        symbols: Symbols,
+        custom: Mapping[str, Converter] | None = None,
+        draw: Callable[[Any, TensorType], Node] | None = None,
     ) -> None:
         self.module = module
         self.symbols = symbols
@@ -50,6 +55,7 @@ class Importer:
         self.writes: list[tuple[Any, Any]] = []
         """Inputs that the graph writes to at its end, with the nodes of their new values."""
         self._custom = custom or {}
+        self._draw = draw
 
     def run(self, inputs: Sequence[Any]) -> Any:
         """Convert the graph on values of its placeholders, in order. Returns the value of its output.
@@ -78,7 +84,7 @@ class Importer:
 
     def inline(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         """Convert a subgraph on values of its placeholders. Its problems are those of this graph."""
-        inner = Importer(module, self.symbols, self._custom)
+        inner = Importer(module, self.symbols, self._custom, self._draw)
         result = inner.converted(inputs)
         self.problems += inner.problems
         return result
@@ -138,6 +144,8 @@ class Importer:
             self.values[node] = _stand_in(call)
 
     def _made(self, call: Call) -> Any:
+        if self._draw is not None and call.op in DRAWN:
+            return self._draw(call.node, TensorType(call.shape, call.dtype))
         find = self._custom.get(call.op) or CONVERTERS.get(call.op)
         if find is None:
             raise UnsupportedError(f"{call.op} has no converter", spans=[span_of(call.node)])

@@ -14,6 +14,7 @@ from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple,
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_frontend_torch.dtypes import of_torch
+from dlc_frontend_torch.dynamo.drawing import Draw
 from dlc_frontend_torch.dynamo.options import Options
 from dlc_frontend_torch.dynamo.sizes import Sizes
 from dlc_frontend_torch.importer import Importer
@@ -61,10 +62,12 @@ class Part:
 
     def _import(self, module: GraphModule, places: Sequence[Any], static: Mapping[int, Any]) -> None:
         symbols = Symbols(_ranges(places))
-        importer = Importer(module, symbols)
+        importer = Importer(module, symbols, draw=self._drawn)
+        self._draws: list[Draw] = []
         self._params: list[Node] = []
         self._inputs: list[int] = []
-        """The argument of each param."""
+        """The argument of each param; random numbers are further arguments after those of the graph."""
+        self._count = len(places)
         values: list[Any] = []
         for index, place in enumerate(places):
             value = place.meta.get("val")
@@ -94,6 +97,14 @@ class Part:
             (given[target], self._computed(importer.resolve(value))) for target, value in importer.writes
         ]
 
+    def _drawn(self, node: Any, type_: TensorType) -> Node:
+        """The param for the numbers of a random operator."""
+        own = param(node.name, type_)
+        self._params.append(own)
+        self._inputs.append(self._count + len(self._draws))
+        self._draws.append(Draw(node, self._sizes))
+        return own
+
     def _computed(self, value: Node) -> int:
         if value not in self._nodes:
             self._nodes.append(value)
@@ -118,6 +129,8 @@ class Part:
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """The outputs for tensors and ints."""
         results: list[torch.Tensor] = []
+        if self._draws:
+            arguments += tuple(draw(arguments) for draw in self._draws)
         if self._exe is not None:
             arrays = [as_array(arguments[index]) for index in self._inputs]
             made = self._exe._call(arrays)
