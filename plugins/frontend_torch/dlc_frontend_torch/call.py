@@ -13,7 +13,7 @@ from dlc_core.diag import DlcError, ModelError, UnsupportedError
 from dlc_core.graph.node import Node, constant
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Expr
-from dlc_core.ir.types import Dim
+from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
 from dlc_frontend_torch.dtypes import name_of, of_torch
 from dlc_frontend_torch.locating import op_name, span_of
@@ -28,6 +28,10 @@ class Scope(Protocol):
 
     @property
     def symbols(self) -> Symbols: ...
+
+    def draw(self, call: Call, type_: TensorType) -> Node:
+        """The numbers that torch draws for a random operator, as a tensor of this type."""
+        ...
 
     def inline(self, module: Any, inputs: Sequence[Any]) -> Any:
         """Convert a subgraph on values of its placeholders. Returns the value of its output."""

@@ -31,7 +31,7 @@ def for_export() -> Any:
 def for_autograd() -> dict[Any, Callable[..., Any]]:
     """The table for AOT autograd. Composite operators are decomposed before it is consulted."""
     table = core_aten_decompositions()
-    kept = {*CONVERTERS, *DRAWN}
+    kept = {*CONVERTERS, *DRAWN}  # random numbers are those of torch, in its order
     return {op: rule for op, rule in table.items() if _name(op) not in kept}
 
 

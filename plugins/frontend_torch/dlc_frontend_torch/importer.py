@@ -82,6 +82,12 @@ class Importer:
                 self._convert(node)
         return result
 
+    def draw(self, call: Call, type_: TensorType) -> Node:
+        """The numbers of a random operator. Raises UnsupportedError where torch does not draw them."""
+        if self._draw is None:
+            raise call.unsupported("random numbers outside of torch.compile")
+        return self._draw(call.node, type_)
+
     def inline(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         """Convert a subgraph on values of its placeholders. Its problems are those of this graph."""
         inner = Importer(module, self.symbols, self._custom, self._draw)
@@ -144,8 +150,8 @@ class Importer:
             self.values[node] = _stand_in(call)
 
     def _made(self, call: Call) -> Any:
-        if self._draw is not None and call.op in DRAWN:
-            return self._draw(call.node, TensorType(call.shape, call.dtype))
+        if call.op in DRAWN:
+            return self.draw(call, TensorType(call.shape, call.dtype))
         find = self._custom.get(call.op) or CONVERTERS.get(call.op)
         if find is None:
             raise UnsupportedError(f"{call.op} has no converter", spans=[span_of(call.node)])

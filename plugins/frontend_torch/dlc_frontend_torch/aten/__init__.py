@@ -2,10 +2,11 @@
 
 from dlc_frontend_torch.aten import (
     convolution,
+    dropout,
     matmul,
     pointwise,
     reduction,
     shape,
 )
 
-__all__ = ["convolution", "matmul", "pointwise", "reduction", "shape"]
+__all__ = ["convolution", "dropout", "matmul", "pointwise", "reduction", "shape"]

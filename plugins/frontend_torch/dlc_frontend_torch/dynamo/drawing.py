@@ -18,7 +18,8 @@ class Draw:
     """Calls a random operator. `sizes` finds the sizes of a call."""
 
     def __init__(self, node: Any, sizes: Sizes) -> None:
-        self._target, self._sizes = node.target, sizes
+        dropout = node.target is torch.ops.aten.native_dropout.default
+        self._target, self._sizes = _mask if dropout else node.target, sizes
         self._args, self._kwargs = node.args, node.kwargs
 
     def __call__(self, arguments: Sequence[Any]) -> torch.Tensor:
@@ -39,6 +40,12 @@ class Draw:
         if isinstance(given, (list, tuple)):
             return [self._value(each, arguments) for each in given]
         return self._sizes.value(given, arguments) if isinstance(given, torch.SymInt) else given
+
+
+def _mask(x: torch.Tensor, p: float, train: bool | None) -> torch.Tensor:
+    """The mask of dropout, drawn as eager's dropout does."""
+    del train
+    return torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p)
 
 
 __all__ = ["Draw"]
