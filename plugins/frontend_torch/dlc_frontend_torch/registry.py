@@ -32,7 +32,8 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
 
     def register(function: Converter) -> Converter:
         for name in names:
-            full = name if name.count(".") == 2 else f"{name}.default"
+            whole = name.count(".") == 2 or name.startswith("higher_order.")
+            full = name if whole else f"{name}.default"
             assert full not in CONVERTERS, f"{full} has two converters"
             CONVERTERS[full] = function
         return function

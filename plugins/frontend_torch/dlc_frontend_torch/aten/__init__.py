@@ -3,10 +3,11 @@
 from dlc_frontend_torch.aten import (
     convolution,
     dropout,
+    higher_order,
     matmul,
     pointwise,
     reduction,
     shape,
 )
 
-__all__ = ["convolution", "dropout", "matmul", "pointwise", "reduction", "shape"]
+__all__ = ["convolution", "dropout", "higher_order", "matmul", "pointwise", "reduction", "shape"]
