@@ -1,0 +1,84 @@
+"""Whether results are those of eager torch: `Tolerance`, `difference`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.testing._comparison import default_tolerances
+
+from dlc_core.support.record import record
+
+
+@record(frozen=True)
+class Tolerance:
+    """Relative and absolute, of one dtype."""
+
+    relative: float
+    absolute: float
+
+    @staticmethod
+    def of(info: Any, dtype: torch.dtype) -> Tolerance:
+        """torch's own tolerance: that of `torch.testing.assert_close`, or a larger one that the OpInfo gives
+        to the tests of this operator on the CPU.
+        """
+        relative, absolute = default_tolerances(dtype)
+        for decoration in info.decorators:
+            device = getattr(decoration, "device_type", None)
+            for each in getattr(decoration, "decorators", ()):
+                given = getattr(each, "d", {}).get(dtype)  # a toleranceOverride
+                if given is not None and device in (None, "cpu"):
+                    relative, absolute = max(relative, given.rtol), max(absolute, given.atol)
+        return Tolerance(relative, absolute)
+
+
+def difference(
+    found: Any, expected: Any, info: Any, exact: Sequence[Any] | None = None, place: int = 0
+) -> str | None:
+    """How a result differs from eager's, or None if it is right.
+
+    `exact` are the results for float64 copies of the inputs. A result that is no farther from `exact[place]`
+    than eager's own, element by element and within tolerance, is right too.
+    """
+    if not isinstance(expected, torch.Tensor):
+        return None if found == expected or found != found else f"{found!r} instead of {expected!r}"
+    if not isinstance(found, torch.Tensor):
+        return f"{found!r} instead of a tensor"
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return f"{_type(found)} instead of {_type(expected)}"
+    allowed = Tolerance.of(info, expected.dtype)
+    message = _close(found, expected, allowed)
+    if message is None or exact is None or not expected.is_floating_point():
+        return message
+    true = exact[place]
+    if not isinstance(true, torch.Tensor) or true.shape != expected.shape:
+        return message
+    return None if _as_exact(found, expected, true.double(), allowed) else message
+
+
+def _close(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> str | None:
+    try:
+        torch.testing.assert_close(
+            found, expected, rtol=allowed.relative, atol=allowed.absolute, equal_nan=True
+        )
+    except AssertionError as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def _as_exact(found: Any, expected: Any, true: Any, allowed: Tolerance) -> bool:
+    own, others = found.double(), expected.double()
+    # What the dtype cannot represent is infinite in both.
+    true = true.to(found.dtype).double()
+    distance = (own - true).abs()
+    limit = (others - true).abs() + allowed.absolute + allowed.relative * true.abs()
+    same = (own == true) | (own.isnan() & true.isnan()) | (own == others) | (own.isnan() & others.isnan())
+    return bool((same | (distance <= limit)).all())
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+__all__ = ["Tolerance", "difference"]

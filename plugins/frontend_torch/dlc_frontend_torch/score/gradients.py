@@ -1,0 +1,103 @@
+"""Samples through `torch.compile(backend="dlc")` with backward: `outcomes`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import dlc_core
+from dlc_frontend_torch.score.comparing import difference
+from dlc_frontend_torch.score.judging import Mark, Options, failure
+from dlc_frontend_torch.score.results import CRASHED, RANDOM, REFUSED, RIGHT, WRONG, Outcome
+from dlc_frontend_torch.score.samples import SEED, Case, cases
+
+
+def outcomes(
+    info: Any, options: Options, mark: Mark, crashed: Collection[tuple[str, int]] = ()
+) -> list[Outcome]:
+    """The outcomes of the samples of an OpInfo that have gradients: results and gradients are compared with
+    eager's. Samples of which a node runs in torch are refused.
+    """
+    found: list[Outcome] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for dtype in options.dtypes:
+            for case in cases(info, dtype, options.limit, gradients=True):
+                if (dtype, case.index) in crashed:
+                    found.append(Outcome(dtype, case.index, CRASHED, "the process ended"))
+                    continue
+                mark(dtype, case.index)
+                made = _outcome(info, case, options)
+                if made is not None:
+                    found.append(made)
+    return found
+
+
+def _outcome(info: Any, case: Case, options: Options) -> Outcome | None:
+    try:
+        expected = _with_gradients(case, case.function)
+    except Exception:  # noqa: BLE001 (torch does not support the sample)
+        return None
+    if expected is None:
+        return None
+    torch._dynamo.reset()
+    dlc_core.torch.reset()
+    compiled = torch.compile(case.function, backend="dlc", options={"target": options.target})
+    try:
+        made = _with_gradients(case, compiled)
+    except Exception as error:  # noqa: BLE001 (it is counted)
+        return Outcome(case.dtype, case.index, *failure(error))
+    report = dlc_core.torch.report()
+    problem = _difference(info, case, made, expected)
+    if problem is not None:
+        return Outcome(case.dtype, case.index, WRONG, problem)
+    if not report.graphs:
+        return Outcome(case.dtype, case.index, REFUSED, "torch.compile found no graph")
+    if any("random" in each.why for each in report.fallbacks):
+        return Outcome(case.dtype, case.index, RANDOM)
+    if report.fallbacks:
+        reasons = "; ".join(dict.fromkeys(each.why for each in report.fallbacks))
+        return Outcome(case.dtype, case.index, REFUSED, reasons)
+    return Outcome(case.dtype, case.index, RIGHT)
+
+
+def _with_gradients(case: Case, function: Any, double: bool = False) -> Sequence[Any] | None:
+    """The results, and the gradients of their weighted sum; None if no result has a gradient."""
+    leaves = [_leaf(each, double) for each in case.tensors]
+    torch.manual_seed(SEED)
+    results = [each for each in pytree.tree_leaves(function(*leaves)) if isinstance(each, torch.Tensor)]
+    sources = [each for each in results if each.requires_grad and not each.is_complex()]
+    inputs = [each for each in leaves if each.requires_grad]
+    if not sources or not inputs:
+        return None
+    generator = torch.Generator().manual_seed(SEED)
+    weights = [torch.rand(each.shape, generator=generator).to(each.dtype) for each in sources]
+    found = torch.autograd.grad(sources, inputs, weights, allow_unused=True)
+    return [*(each.detach().clone() for each in results), *found]
+
+
+def _leaf(tensor: torch.Tensor, double: bool) -> torch.Tensor:
+    plain = tensor.detach().clone()
+    plain = plain.double() if double and plain.is_floating_point() else plain
+    return plain.requires_grad_(tensor.requires_grad)
+
+
+def _difference(info: Any, case: Case, made: Sequence[Any] | None, expected: Sequence[Any]) -> str | None:
+    if made is None or len(made) != len(expected):
+        return "other results have gradients"
+    exact: Sequence[Any] | None = None
+    for place, (own, other) in enumerate(zip(made, expected, strict=True)):
+        problem = difference(own, other, info)
+        if problem is not None:
+            exact = exact or _with_gradients(case, case.function, double=True)
+            problem = difference(own, other, info, exact, place)
+        if problem is not None:
+            return problem
+    return None
+
+
+__all__ = ["outcomes"]

@@ -1,0 +1,94 @@
+"""The score as text: a table of OpInfos, one of Core ATen operators, and the totals."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+
+from dlc_frontend_torch.score.results import (
+    COUNTED,
+    CRASHED,
+    RANDOM,
+    REFUSED,
+    RIGHT,
+    WRONG,
+    Score,
+    total,
+)
+
+REASONS = 3
+"""The number of reasons that are named for an operator."""
+
+
+@cache
+def core_operators() -> tuple[str, ...]:
+    """The overloads of Core ATen."""
+    found = []
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        if isinstance(packet, torch._ops.OpOverloadPacket):
+            for overload in packet.overloads():
+                operator = getattr(packet, overload)
+                if torch.Tag.core in operator.tags:
+                    found.append(str(operator))
+    return tuple(sorted(found))
+
+
+def opinfo_table(scores: Sequence[Score]) -> list[str]:
+    """A line for each OpInfo, as a table of Markdown."""
+    lines = ["| OpInfo | right | wrong | refused | crashed | why |", "|---|---|---|---|---|---|"]
+    for score in sorted(scores, key=lambda each: each.op):
+        if not score.counted:
+            continue
+        reasons = [
+            why.replace("|", "\\|")
+            for status in (WRONG, CRASHED, REFUSED)
+            for why, _ in score.reasons(status)[:REASONS]
+        ]
+        counts = " | ".join(str(score.count(status)) for status in COUNTED)
+        lines.append(f"| {score.op} | {counts} | {'; '.join(reasons)} |")
+    return lines
+
+
+def core_table(scores: Sequence[Score]) -> list[str]:
+    """A line for each Core ATen operator with the samples that went through it."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for score in scores:
+        for outcome in score.outcomes:
+            for name in outcome.called:
+                found[name][outcome.status] += 1
+    lines = ["| operator | right | wrong | refused | crashed |", "|---|---|---|---|---|"]
+    for name in core_operators():
+        counts = found[name]
+        if any(counts[status] for status in COUNTED):
+            lines.append(f"| {name} | {' | '.join(str(counts[status]) for status in COUNTED)} |")
+    without = [name for name in core_operators() if not any(found[name][status] for status in COUNTED)]
+    return [*lines, "", f"Core ATen operators without a sample: {', '.join(without)}"]
+
+
+def totals(scores: Sequence[Score]) -> list[str]:
+    """The shares of all samples, and of those that call operators of Core ATen alone."""
+    lines = [_shares("all samples", Counter({s: total(scores, s) for s in (*COUNTED, RANDOM)}))]
+    core = set(core_operators())
+    only: Counter[str] = Counter()
+    for score in scores:
+        for outcome in score.outcomes:
+            only[outcome.status] += bool(outcome.called) and core.issuperset(outcome.called)
+    lines.append(_shares("samples of Core ATen alone", only))
+    reached = {name for s in scores for o in s.outcomes if o.status == RIGHT for name in o.called}
+    lines.append(f"Core ATen operators with a right sample: {len(core & reached)} of {len(core)}")
+    return lines
+
+
+def _shares(what: str, counts: Counter[str]) -> str:
+    whole = sum(counts[status] for status in COUNTED)
+    shares = ", ".join(
+        f"{counts[status]} {status} ({counts[status] / max(whole, 1):.2%})" for status in COUNTED
+    )
+    return f"{what}: {whole}: {shares}; {counts[RANDOM]} draw random numbers"
+
+
+__all__ = ["core_operators", "core_table", "opinfo_table", "totals"]
