@@ -1,4 +1,4 @@
-"""The score of OpInfo samples: right, wrong and refused ones are told apart."""
+"""The score of OpInfo samples counts right, wrong and refused ones."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What became of the samples of one operator: `Outcome`, `Score`, and their JSON."""
+"""The outcomes of the samples of one operator: `Outcome`, `Score`, and their JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTED = (RIGHT, WRONG, REFUSED, CRASHED)
 
 @record(frozen=True)
 class Outcome:
-    """What became of one sample. `called` are the names of the operators that reached the importer."""
+    """The status of one sample. `called` are the names of the operators that reached the importer."""
 
     dtype: str
     index: int
