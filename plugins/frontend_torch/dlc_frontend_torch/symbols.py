@@ -27,6 +27,8 @@ class Symbols:
     def __init__(self, ranges: Mapping[sympy.Symbol, ValueRanges[Any]] | None = None) -> None:
         self._ranges = ranges or {}
         self._dims: dict[sympy.Symbol, Dim] = {}
+        self._sizes: list[tuple[Any, Dim]] = []
+        """Sizes of torch with their dims."""
 
     def define(self, symbol: sympy.Symbol, value: Dim) -> None:
         """Use this dim for a symbol from now on."""
@@ -51,7 +53,18 @@ class Symbols:
 
     def shape(self, shape: Any) -> tuple[Dim, ...]:
         """The dims of a shape."""
-        return tuple(self.dim(size) for size in shape)
+        dims = tuple(self.dim(size) for size in shape)
+        self._sizes += zip(shape, dims)
+        return dims
+
+    def torch_size(self, value: Dim) -> Any:
+        """The size of torch for a dim: the inverse of `dim`, for the shapes that went through it."""
+        if isinstance(value, int):
+            return value
+        for given, found in self._sizes:
+            if found is value:
+                return given
+        raise UnsupportedError(f"the size {value} is not one of an input")
 
     def _bounds(self, symbol: sympy.Symbol) -> Bounds | None:
         found = self._ranges.get(symbol)

@@ -24,7 +24,8 @@ def divided(
 
     `unsupported` are the names of nodes that run in torch. `static` are the values of constant inputs.
     """
-    number, numbers, in_torch = 0, {}, set()
+    number, in_torch = 0, set()
+    numbers: dict[str, int] = {}
     previous: bool | None = None
     for node in module.graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
