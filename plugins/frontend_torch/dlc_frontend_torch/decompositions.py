@@ -6,7 +6,7 @@ own are kept whole where that makes better kernels (attention, normalization, ac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import torch
@@ -19,11 +19,13 @@ from dlc_frontend_torch.registry import CONVERTERS
 assert _converters
 
 
-def for_export() -> Any:
-    """The table for `ExportedProgram.run_decompositions`. Composite operators with a converter are kept."""
+def for_export(custom: Container[str] = ()) -> Any:
+    """The table for `ExportedProgram.run_decompositions`. Composite operators with a converter, and the
+    `custom` ones, are kept.
+    """
     table = torch.export.default_decompositions()
     for operator in list(table.keys()):
-        if _name(operator) in CONVERTERS:
+        if _name(operator) in CONVERTERS or _name(operator) in custom:
             table.pop(operator)
     return table
 

@@ -20,6 +20,7 @@ from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import with_shapes
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
+from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.decompositions import for_export
 from dlc_frontend_torch.dtypes import name_of, of_torch
 from dlc_frontend_torch.importer import Importer
@@ -33,6 +34,7 @@ def load(model: Any, context: Mapping[str, Any] | None = None) -> IRModule:
     `model` is an ExportedProgram, the path of a `.pt2` file, or an nn.Module, which is exported with
     `context["example_inputs"]` (a tuple of positional arguments, or a dict of keyword arguments) and
     `context["dynamic_shapes"]` as torch.export takes them. `context["shapes"]` pins and bounds dims.
+    `context["importers"]` import custom operators (see `custom`), in addition to those of plugins.
 
     Raises UnsupportedError that names all operators that cannot be imported with their Python lines,
     ModelError for a damaged file, and UsageError for arguments that do not fit.
@@ -70,11 +72,11 @@ def _program(model: Any, given: Mapping[str, Any]) -> ExportedProgram:
 
 def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     """The module of a program; see `load`."""
-    del importers  # converters of plugins come with the hook
-    program = program.run_decompositions(for_export())
+    custom = importers_for(importers)
+    program = program.run_decompositions(for_export(custom))
     signature = program.graph_signature
     symbols = Symbols(program.range_constraints)
-    importer = Importer(program.graph_module, symbols)
+    importer = Importer(program.graph_module, symbols, custom)
     mutated = set(signature.buffers_to_mutate.values()) | set(signature.user_inputs_to_mutate.values())
     places = [node for node in program.graph.nodes if node.op == "placeholder"]
     params: list[Node] = []

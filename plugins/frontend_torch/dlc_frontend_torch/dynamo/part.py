@@ -13,6 +13,7 @@ from dlc_core.diag import DlcError
 from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
+from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.dtypes import of_torch
 from dlc_frontend_torch.dynamo.drawing import Draw
 from dlc_frontend_torch.dynamo.options import Options
@@ -62,7 +63,7 @@ class Part:
 
     def _import(self, module: GraphModule, places: Sequence[Any], static: Mapping[int, Any]) -> None:
         symbols = Symbols(_ranges(places))
-        importer = Importer(module, symbols, draw=self._drawn)
+        importer = Importer(module, symbols, importers_for(), self._drawn)
         self._draws: list[Draw] = []
         self._params: list[Node] = []
         self._inputs: list[int] = []
