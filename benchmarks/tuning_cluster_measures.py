@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dlc_tune.choices import defaults
-from dlc_tune.measuring.cluster import ClusterMeasurer, require_distributed
+from dlc_tune.measuring.cluster import ClusterMeasurer
+from dlc_tune.measuring.cluster_connecting import require_distributed
 from dlc_tune.measuring.job import OK, Job, Outcome
 from dlc_tune.space import Candidate, candidate
 from dlc_tune.strategy import Tried

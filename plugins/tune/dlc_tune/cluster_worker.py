@@ -22,8 +22,8 @@ from dlc_core.diag import UsageError
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 from dlc_tune.measuring.announced import announce
-from dlc_tune.measuring.cluster import require_distributed, security_of
 from dlc_tune.measuring.cluster_bench import LocalBench
+from dlc_tune.measuring.cluster_connecting import connect, require_distributed, security_of
 from dlc_tune.measuring.cluster_tasks import dask_settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 else:
     distributed = lazy("distributed")
 
+LAST_SECONDS = 2.0
+"""The time of the last try to connect, which gives the reason."""
 LOOPBACK = ("127.", "localhost", "[::1]")
 
 
@@ -74,6 +76,8 @@ def worker(
     if not (runs or builders):
         raise UsageError("a worker without builders that does not run", hint="give one of both")
     logging.getLogger("distributed").setLevel(logging.INFO if verbose else logging.ERROR)
+    # Dask complains at its end that its folder is removed already, with that of the bench.
+    logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
     security = security_of(scheduler, tls_ca, tls_cert, tls_key)
     announced = announce(targets or (), builders=builders, runs=runs)
     console = Console(stderr=True)
@@ -102,7 +106,7 @@ class Service:
     async def serve(self) -> None:
         """Work until a signal stops the process, or the scheduler is away for too long.
 
-        Raises UsageError if no scheduler answered at all.
+        Raises UsageError, with the reason, if no scheduler answered at all.
         """
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -118,14 +122,16 @@ class Service:
             finished = asyncio.ensure_future(started.finished())
             await asyncio.wait({finished, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
-                self.bench.close()
+                self.bench.stop()
                 await started.close(reason="the worker was stopped", nanny=False)
             finished.cancel()
         stopped.cancel()
         if not (connected or stop.is_set()):
+            client = await asyncio.to_thread(connect, self.scheduler, self.settings["security"], LAST_SECONDS)
+            await asyncio.to_thread(client.close)
             raise UsageError(
-                f"no Dask scheduler answers at {self.scheduler}",
-                hint="`dask scheduler` starts one and prints its address",
+                f"the Dask scheduler at {self.scheduler} accepted no worker in {self.reconnect:g} s",
+                hint="--reconnect gives it more time",
             )
 
     async def _started(self, stopped: asyncio.Future[Any]) -> distributed.Worker | None:

@@ -23,7 +23,7 @@ from dlc_core.schedule import Trace
 from dlc_core.support.record import record
 from dlc_core.version import __version__
 from dlc_tune.choices import replay
-from dlc_tune.measuring.job import OK, Comparison, Job, Measurer, Outcome
+from dlc_tune.measuring.job import LOST, OK, Comparison, Job, Measurer, Outcome
 from dlc_tune.measuring.vendor import measure_of
 from dlc_tune.ranking import FEATURES, features_text
 from dlc_tune.records.family import family_of
@@ -229,7 +229,8 @@ class KernelSearch:
             self.trials += 1
             self.failed += outcome.state != OK
             made = asked[number]
-            self.store.add(self._record(made, TRIED, outcome, None))
+            if outcome.state != LOST:  # it says nothing about the candidate, which may be tried again
+                self.store.add(self._record(made, TRIED, outcome, None))
             found.append(Tried(made, outcome.best))
         return found
 

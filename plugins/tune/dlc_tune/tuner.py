@@ -17,11 +17,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dlc_core.config import config
 from dlc_core.diag import UsageError
-from dlc_core.driver import find_target
+from dlc_core.driver import find_target, find_targets
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.schedule import Schedule
+from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.graph_search import GraphSearch
 from dlc_tune.measuring.job import Measurer
@@ -57,6 +59,9 @@ def tune(
     database: DatabaseLike = None,
     measurer: Measurer | None = None,
     cluster: str | None = None,
+    tls_ca: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
     batch: int = BATCH,
     seed: int = 0,
     keep: bool = True,
@@ -81,14 +86,20 @@ def tune(
     results.
 
     `measurer` builds and runs candidates; by default processes of their own on this machine, or with
-    `cluster` the workers of a Dask scheduler, `"tcp://host:8786"`.
+    `cluster` the workers of a Dask scheduler, `"tcp://host:8786"`. An address `"tls://..."` needs files: the
+    certificate of the authority (`tls_ca`), and a certificate and key of the tuner (`tls_cert`, `tls_key`).
 
     `inputs` of a model are what its kernels are weighed with; `sizes` are values of symbolic dims.
     """
     spaces = [_space(each) for each in _listed(space)]
     chosen_strategy = _strategy(strategy)
     _check_budget(seconds, trials, batch)
-    with _store(database, keep) as store, _measurer(measurer, cluster, target) as found:
+    files = [None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)]
+    _check_cluster(cluster, measurer, files)
+    with (
+        _store(database, keep) as store,
+        _measurer(measurer, cluster, files, lambda: _places(subject, target, options)) as found,
+    ):
         if isinstance(subject, (PrimFunc, Schedule)):
             func = subject.func if isinstance(subject, Schedule) else subject
             task = Task(func, find_target(target), func.name, settings=dict(options.get("config") or {}))
@@ -194,16 +205,42 @@ def _store(database: DatabaseLike, keep: bool) -> Iterator[Store]:
         yield database
 
 
+def _check_cluster(cluster: str | None, measurer: Measurer | None, files: Sequence[Path | None]) -> None:
+    if cluster is not None and measurer is not None:
+        raise UsageError("both `measurer` and `cluster` are given", hint="give one of them")
+    if cluster is None and any(files):
+        raise UsageError("certificates without a cluster", hint="name its scheduler: tls://HOST:PORT")
+
+
+def _places(subject: Any, target: Any, options: Mapping[str, Any]) -> list[Target]:
+    """The targets whose kernels are measured."""
+    if isinstance(subject, (PrimFunc, Schedule)):
+        return [find_target(target)]
+    given = options.get("targets")
+    found = find_targets(target if given is None else given, options.get("place"))
+    found = found.for_threads(options.get("num_threads") or config.num_threads)
+    return [*found.others, found.host]
+
+
 @contextmanager
-def _measurer(measurer: Measurer | None, cluster: str | None, target: Any) -> Iterator[Measurer]:
-    """The measurer, which is closed at the end if it is made here."""
+def _measurer(
+    measurer: Measurer | None,
+    cluster: str | None,
+    files: Sequence[Path | None],
+    places: Callable[[], Sequence[Target]],
+) -> Iterator[Measurer]:
+    """The measurer, which is closed at the end if it is made here. Raises UsageError without a scheduler, and
+    TargetError if no worker of the cluster runs one of the targets.
+    """
     if measurer is not None:
         yield measurer
         return
     if cluster is None:
         made: Measurer = LocalMeasurer(builders=min(usable_cores(), MAX_BUILDERS))
     else:
-        made = import_module("dlc_tune.measuring.cluster").measurer_for(cluster, find_target(target))
+        ca, cert, key = files
+        connect = import_module("dlc_tune.measuring.cluster").measurer_for
+        made = connect(cluster, *places(), tls_ca=ca, tls_cert=cert, tls_key=key)
     try:
         yield made
     finally:

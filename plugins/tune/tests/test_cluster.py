@@ -15,12 +15,16 @@ from pathlib import Path
 
 import pytest
 from dlc_tune.measuring.announced import Meaning, announce, differences
-from dlc_tune.measuring.cluster import ClusterMeasurer, connect, measurer_for, security_of
+from dlc_tune.measuring.cluster import ClusterMeasurer, measurer_for
+from dlc_tune.measuring.cluster_bench import LocalBench
+from dlc_tune.measuring.cluster_connecting import connect, security_of
 from dlc_tune.measuring.cluster_tasks import dask_settings, pack
-from dlc_tune.measuring.job import CRASH, LOST, OK, Job
+from dlc_tune.measuring.job import CRASH, LOST, OK, WRONG, Comparison, Job, Outcome
 from dlc_tune.measuring.waiting import DEADLY, WaitingBench
 
+import dlc_core as dlc
 from dlc_core import te
+from dlc_core.cli.main import main
 from dlc_core.diag import RuntimeFailure, TargetError, UsageError
 from dlc_core.target import Target
 
@@ -325,23 +329,24 @@ def test_workers_share_the_jobs(task, start, measurer):
     assert 12 <= sum(outcome.where == "one" for _, outcome in outcomes) <= 28
 
 
-def test_connections_are_encrypted(task, tmp_path):
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Certificates that are their own authority, each with its key: one of a cluster, and another one."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl, which makes the certificates, is not installed")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "1",
-        "-subj",
-        "/CN=localhost",
-    ]
-    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    folder, made = tmp_path_factory.mktemp("certificates"), []
+    for name in ("own", "other"):
+        cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+        words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+        subprocess.run(["openssl", *words, "-keyout", key, "-out", cert], check=True, capture_output=True)
+        made.append((cert, key))
+    return made
+
+
+@pytest.fixture
+def encrypted(certificates):
+    """The address of a scheduler that takes encrypted connections only, with one worker."""
+    (cert, key), _ = certificates
     files = {
         f"tls_{name}_{part}": str(path)
         for name in ("scheduler", "worker", "client")
@@ -365,9 +370,65 @@ def test_connections_are_encrypted(task, tmp_path):
             return await distributed.Worker(address, security=own, **dask_settings(bench))
 
         worker = cluster.sync(make)
-        with measurer_for(address, C, tls_ca=cert, tls_cert=cert, tls_key=key) as found:
-            check(list(found.measure(jobs_for(task, C, 4))), 4)
+        yield address
         cluster.sync(worker.close, timeout=1)
+
+
+def test_connections_are_encrypted(task, encrypted, certificates):
+    (cert, key), (other, other_key) = certificates
+    with measurer_for(encrypted, C, tls_ca=cert, tls_cert=cert, tls_key=key) as found:
+        check(list(found.measure(jobs_for(task, C, 4))), 4)
+    with pytest.raises(UsageError, match="cannot be used"):
+        measurer_for(encrypted, C, tls_ca=cert, tls_cert=cert, tls_key=other_key)
+    with pytest.raises(UsageError, match="no Dask scheduler answers at tls://") as error:
+        connect(encrypted, security_of(encrypted, other, other, other_key), seconds=1.0)
+    assert "certificate" in error.value.why
+    assert "one authority" in error.value.hint
+
+
+def test_the_commands_take_certificates(encrypted, certificates, capsys, tmp_path):
+    """A tuner that is accepted gets as far as the question for the target; others learn the reason."""
+    (cert, key), (other, other_key) = certificates
+    script = tmp_path / "model.onnx"
+    script.touch()
+
+    def run(*words, ca, cert, key):
+        files = ("--tls-ca", str(ca), "--tls-cert", str(cert), "--tls-key", str(key))
+        assert main([*words, *files]) in (1, 2)
+        return capsys.readouterr().err
+
+    tune = ("tune", str(script), "-t", ZEN, "--cluster", encrypted, "-d", str(tmp_path / "records.db"))
+    text = run(*tune, ca=cert, cert=cert, key=key)
+    assert f"no worker of the cluster runs the target {ZEN}" in text
+    assert f"runs {C}; 1 builders" in text
+    assert "cannot be used" in run(*tune, ca=cert, cert=cert, key=other_key)
+    worker = ("worker", encrypted, "-t", C, "--reconnect", "0.5")
+    assert "no Dask scheduler answers" in run(*worker, ca=other, cert=other, key=other_key)
+    assert main(["tune", str(script), "--tls-ca", str(cert)]) == 2
+    assert "certificates without a cluster" in capsys.readouterr().err
+
+
+def test_tuning_on_a_cluster_is_used_by_compiles(scheduler, start, records_path):
+    """The search finds the targets of its arguments, and its records are those of this machine."""
+
+    class Faster(WaitingBench):
+        def run(self, job, built, default):
+            return Outcome(OK, (2.0 if job.trace is None else 1.0,))
+
+        def compare(self, jobs, built):
+            return Comparison(OK, (1.0,), (2.0,), 0.5, 0.01, same_results=True)
+
+    target = "llvm -num-threads=1"
+    start("one", target, bench=Faster)
+    x = te.placeholder((64, 64), name="x")
+    func = te.create_prim_func([x], [te.compute((64, 64), lambda i, j: x[i, j] * 2.0, "y")], "double")
+    options = {"space": "decisions", "trials": 2, "cluster": scheduler.scheduler_address}
+    result = dlc.tune(func, target, **options)
+    assert (result.trials, result.failed) == (2, 0)
+    assert result.chosen is not None
+    assert dlc.build(func, target).explain().kernels[0].origin.startswith("records.db: 1 s, default 2 s")
+    with pytest.raises(TargetError, match="runs the target llvm -mcpu=skylake"):
+        dlc.tune("model.onnx", targets=[SKYLAKE], cluster=scheduler.scheduler_address, keep=False)
 
 
 @pytest.mark.slow
@@ -425,6 +486,41 @@ def test_a_kernel_that_crashes_ends_no_worker(scheduler, measurer):
             assert process.poll() is None
         finally:
             process.kill()
+
+
+class Differs(WaitingBench):
+    """Finds that the results of all candidates differ from those of the default schedule."""
+
+    def run(self, job, built, default):
+        assert default.artefact == b""
+        return Outcome(OK if job.trace is None else WRONG)
+
+
+def test_workers_get_the_default_schedule_with_each_candidate(task, start, measurer):
+    start("one", C, bench=Differs)
+    jobs = [Job(task.func, C), *jobs_for(task, C, 3)]
+    for _ in range(2):
+        assert [outcome.state for _, outcome in sorted(measurer.measure(jobs))] == [OK, WRONG, WRONG, WRONG]
+    assert len(measurer._defaults) == 1
+
+
+def test_a_candidate_with_other_results_is_wrong_at_once():
+    """On each worker, also if it has not measured the default schedule."""
+    target = "llvm -num-threads=1"
+    a, b = te.placeholder((16, 16), name="a"), te.placeholder((16, 16), name="b")
+    add, subtract = (
+        Job(te.create_prim_func([a, b], [te.compute((16, 16), each, "c")], "kernel"), target)
+        for each in (lambda i, j: a[i, j] + b[i, j], lambda i, j: a[i, j] - b[i, j])
+    )
+    candidate = replace(add, trace="[]")
+    with LocalBench(announce([target], builders=1)) as bench:
+        default, other = bench.build(add), bench.build(subtract)
+        outcome = bench.run(candidate, other, default)
+        assert (outcome.state, outcome.seconds) == (WRONG, ())
+        assert "differ" in outcome.why
+        assert bench.run(candidate, default, default).state == OK
+        assert bench.run(add, default, default).state == OK
+        assert bench.run(candidate, other, None).state == WRONG  # the results are kept
 
 
 def test_an_interrupted_worker_leaves_no_process(task, scheduler, measurer):

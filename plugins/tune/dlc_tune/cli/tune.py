@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,6 +70,11 @@ def tune(
         str | None,
         typer.Option("--cluster", help="Measure on the workers of this Dask scheduler: tcp://HOST:PORT."),
     ] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="The certificate of the authority, for --cluster tls://HOST:PORT.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The certificate of the tuner.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of the tuner.")] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Candidates of a round.")] = 8,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.")] = 0,
     together: Annotated[
@@ -104,6 +110,7 @@ def tune(
     - `dlc tune model.onnx --space sketches --strategy random --trials 32`
     - `dlc tune model.onnx --database postgresql://tuner@db/records`
     - `dlc tune model.onnx --cluster tcp://scheduler:8786`
+    - `dlc tune model.onnx --cluster tls://scheduler:8786 --tls-ca ca.pem --tls-cert me.pem --tls-key me.key`
     - `dlc tune --list`
     """
     if show:
@@ -118,6 +125,7 @@ def tune(
     )
     for name in ("cache", "place", "placement"):
         del options[name]
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors say what is wrong
     with stoppable() as stops:
         with _live(show_progress) as report:
             result = search(
@@ -128,6 +136,9 @@ def tune(
                 strategy=strategy,
                 database=database,
                 cluster=cluster,
+                tls_ca=tls_ca,
+                tls_cert=tls_cert,
+                tls_key=tls_key,
                 graph=graph,
                 batch=batch,
                 seed=seed,

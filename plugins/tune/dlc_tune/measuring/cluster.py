@@ -16,10 +16,10 @@ workers: outside of one machine, use an address `tls://` and certificates (`secu
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.measuring import cluster_tasks
 from dlc_tune.measuring.announced import RUN, build_resource, compiler_parts
 from dlc_tune.measuring.closing import Closing
+from dlc_tune.measuring.cluster_connecting import connect, security_of
 from dlc_tune.measuring.cluster_sites import Site, find_site
 from dlc_tune.measuring.cluster_tasks import Rejected
 from dlc_tune.measuring.futures import DISCONNECTED, Futures
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 else:
     distributed = lazy("distributed")
 
+KEPT = 4
+"""The kernels whose default builds are kept for later jobs."""
 POLL = 2.0
 """Seconds between two looks at the workers while tasks are under way."""
 
@@ -69,6 +72,7 @@ class ClusterMeasurer(Closing):
         self._machine, self._wait, self._patience = machine, wait, patience
         self._sites: dict[str, Site] = {}
         self._pinned: set[str] = set()
+        self._defaults: dict[object, distributed.Future] = {}
         self._address, self._security = cluster if isinstance(cluster, str) else None, security
         self._client = connect(cluster, security) if isinstance(cluster, str) else cluster
         try:
@@ -103,13 +107,32 @@ class ClusterMeasurer(Closing):
 
     def _run(self, kernels: Kernels, job: Job) -> distributed.Future:
         site, packed = self._site(job.target), kernels.packed(job)
-        built = self._build(job, packed)
-        return self._submit(cluster_tasks.run_job, packed, built, resources={RUN: 1, site.place.run: 1})
+        default = self._default(job, packed)
+        built = default if job.trace is None else self._build(job, packed)
+        return self._submit(
+            cluster_tasks.run_job, packed, job.trace, built, default, resources={RUN: 1, site.place.run: 1}
+        )
 
     def _compare(self, kernels: Kernels, *jobs: Job) -> distributed.Future:
         site, packed = self._site(jobs[0].target), [kernels.packed(job) for job in jobs]
-        built = [self._build(job, each) for job, each in zip(jobs, packed)]
+        built = [
+            self._default(job, each) if job.trace is None else self._build(job, each)
+            for job, each in zip(jobs, packed)
+        ]
         return self._submit(cluster_tasks.compare_jobs, packed, built, resources={RUN: 1, site.place.run: 1})
+
+    def _default(self, job: Job, packed: bytes) -> distributed.Future:
+        """The build of the default schedule of a job's kernel, which is used by all jobs of the kernel: each
+        worker compares the results of candidates with those of the default.
+        """
+        key = packed, job.target in self._pinned
+        known = self._defaults.pop(key, None)
+        if known is None or known.status not in ("pending", "finished"):
+            known = self._build(replace(job, trace=None), packed)
+        self._defaults[key] = known
+        for old in list(self._defaults)[:-KEPT]:
+            del self._defaults[old]
+        return known
 
     def _build(self, job: Job, packed: bytes) -> distributed.Future:
         site = self._site(job.target)
@@ -127,7 +150,10 @@ class ClusterMeasurer(Closing):
     ) -> Iterator[tuple[int, Any]]:
         """The results of tasks in the order in which they end; those that failed are Outcomes."""
         if self._client.status != "running" and not self._reopens():
-            raise RuntimeFailure("the scheduler of the cluster vanished", hint="start it, and connect again")
+            raise RuntimeFailure(
+                "the scheduler of the cluster vanished",
+                hint="start it, and tune again: what was measured is recorded",
+            )
         futures, absence = Futures(self._client), Absence(self._patience)
         try:
             for number, start in enumerate(starts):
@@ -160,6 +186,8 @@ class ClusterMeasurer(Closing):
                         futures.drop(number)
                         yield number, Outcome(LOST, why=f"no worker of the cluster runs {target} any more")
         finally:
+            if futures.numbers:  # the caller stopped early
+                self._defaults.clear()
             futures.cancel()
 
     def _reopens(self) -> bool:
@@ -168,6 +196,7 @@ class ClusterMeasurer(Closing):
         """
         if self._address is None:
             return False
+        self._defaults.clear()
         with suppress(Exception):  # a broken client may fail in any way as it closes
             self._client.close(timeout=1)
         try:
@@ -244,57 +273,4 @@ def measurer_for(
     )
 
 
-def security_of(
-    address: str, ca: Path | None, cert: Path | None, key: Path | None
-) -> distributed.Security | None:
-    """The security of connections to an address; None for "tcp://" without certificates.
-
-    Without files, the security of an address "tls://" is that of Dask's configuration. Raises UsageError if
-    that has none, for files with "tcp://", and for missing files.
-    """
-    files = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
-    given = {name: str(path) for name, path in files.items() if path is not None}
-    missing = [path for path in given.values() if not Path(path).is_file()]
-    if missing:
-        raise UsageError(f"there is no file {missing[0]}")
-    if not address.startswith("tls://"):
-        if given:
-            hint = "write tls:// in place of tcp://"
-            raise UsageError(f"the address {address} uses no certificates", hint=hint)
-        return None
-    worker = {name.replace("client", "worker"): path for name, path in given.items() if "client" in name}
-    found = require_distributed().Security(require_encryption=True, **given, **worker)
-    if not (found.tls_ca_file and found.tls_client_cert):
-        raise UsageError(
-            f"the address {address} needs certificates",
-            hint="give tls_ca, tls_cert and tls_key, or set distributed.comm.tls in Dask's configuration",
-        )
-    return found
-
-
-def connect(address: str, security: distributed.Security | None, seconds: float = 10.0) -> distributed.Client:
-    """A client of the scheduler at an address. Raises UsageError if none answers in time."""
-    require_distributed()
-    try:
-        return distributed.Client(address, security=security, timeout=seconds, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise UsageError(
-            f"no Dask scheduler answers at {address}",
-            why=str(error),
-            hint="`dask scheduler` starts one and prints its address",
-        ) from error
-
-
-def require_distributed() -> Any:
-    """The package `distributed`. Raises UsageError if it is not installed."""
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        raise UsageError(
-            "measuring on a cluster needs the package distributed",
-            why=str(error),
-            hint='pip install "dlc-tune[cluster]"',
-        ) from error
-
-
-__all__ = ["ClusterMeasurer", "connect", "measurer_for", "require_distributed", "security_of"]
+__all__ = ["ClusterMeasurer", "measurer_for"]

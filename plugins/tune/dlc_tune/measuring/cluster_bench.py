@@ -10,6 +10,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -23,7 +24,10 @@ from dlc_tune.measuring.job import BUILD, OK, RUN, Comparison, Job, Outcome
 from dlc_tune.measuring.local import kind_of
 from dlc_tune.measuring.noise import Repeats
 from dlc_tune.measuring.process import Setup, WorkerProcess
-from dlc_tune.measuring.worker import build_task, compare_task, outcome_of, run_task
+from dlc_tune.measuring.worker import build_task, compare_task, outcome_of, results_task, run_task
+
+RESULTS = 32
+"""The kernels whose results are kept."""
 
 
 class LocalBench(Closing):
@@ -52,11 +56,16 @@ class LocalBench(Closing):
         self._turns = Turns()
         self._numbers = count()
         self._best: dict[object, float] = {}
+        self._results: dict[object, Path] = {}
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """End all processes at once. Calls that wait for one fail."""
         for each in self._processes:
             each.close(for_good=True)
+
+    def close(self) -> None:
+        """Stop, and remove all files."""
+        self.stop()
         remove_folder(self.folder)
 
     def build(self, job: Job) -> Built | Outcome:
@@ -75,13 +84,16 @@ class LocalBench(Closing):
                 return Outcome(found.state, why=found.why, build_seconds=found.seconds)
             return Built(path.read_bytes(), found.seconds)
 
-    def run(self, job: Job, built: Built) -> Outcome:
-        """Measure an artefact."""
+    def run(self, job: Job, built: Built, default: Built | None) -> Outcome:
+        """Measure an artefact. The state is "wrong" if its results differ from those of `default`."""
         cores, kind = cores_of(job, runners=1), kind_of(job)
         with self._run_turn(cores.are_apart), self._file(built.artefact) as path:
+            expected = self._expected(job)
+            if not (job.trace is None or default is None or expected.exists()):
+                self._keep_results(job, default, expected)
             found = self._runner.answer(
                 run_task,
-                (job, str(path), False, Repeats(), self._best.get(kind)),
+                (job, str(path), False, Repeats(), self._best.get(kind), str(expected)),
                 timeout=self._timeout,
                 fails_as=RUN,
                 cores=cores.runner(0),
@@ -91,6 +103,27 @@ class LocalBench(Closing):
         if outcome.best is not None:
             self._best[kind] = min(outcome.best, self._best.get(kind, outcome.best))
         return outcome
+
+    def _expected(self, job: Job) -> Path:
+        """The file of the results of the default schedule of a job's kernel. The oldest files are removed."""
+        kind = kind_of(job), job.inputs_seed, tuple(sorted(job.settings.items()))
+        path = self._results.pop(kind, None) or self.folder / f"{next(self._numbers)}.results"
+        self._results[kind] = path
+        while len(self._results) > RESULTS:
+            self._results.pop(next(iter(self._results))).unlink(missing_ok=True)
+        return path
+
+    def _keep_results(self, job: Job, default: Built, expected: Path) -> None:
+        """Run the default schedule for its results. If that fails, nothing is compared now."""
+        with self._file(default.artefact) as path:
+            self._runner.answer(
+                results_task,
+                (replace(job, trace=None), str(path), str(expected)),
+                timeout=self._timeout,
+                fails_as=RUN,
+                cores=cores_of(job, runners=1).runner(0),
+                memory=self._memory,
+            )
 
     def compare(self, jobs: tuple[Job, Job], built: tuple[Built, Built]) -> Comparison:
         """Compare two artefacts in one process."""

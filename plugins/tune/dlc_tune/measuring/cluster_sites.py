@@ -80,7 +80,7 @@ def _none(text: str, meaning: Meaning, answers: Answers, machine: str) -> Target
     return TargetError(
         f"no worker of the cluster runs the target {text}",
         details=[*lines[:LISTED], *more] or ["the cluster has no workers"],
-        hint=f'start one on such a machine: `dlc worker ADDRESS --target "{text}"`, or wait for one (`wait`)',
+        hint=f'start one on such a machine: `dlc worker ADDRESS --target "{text}"`',
     )
 
 

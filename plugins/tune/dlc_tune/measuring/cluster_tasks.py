@@ -43,8 +43,10 @@ class Bench(Protocol):
         """The artefact of a job, or the reason why there is none."""
         ...
 
-    def run(self, job: Job, built: Built) -> Outcome:
-        """Measure an artefact."""
+    def run(self, job: Job, built: Built, default: Built | None) -> Outcome:
+        """Measure an artefact. `default` is the artefact of the default schedule, None if it could not be
+        built. The state is "wrong" if their results differ.
+        """
         ...
 
     def compare(self, jobs: tuple[Job, Job], built: tuple[Built, Built]) -> Comparison:
@@ -132,11 +134,20 @@ def build_job(packed: bytes, trace: str | None, meaning: Meaning) -> Built | Out
     return _bench().build(job)
 
 
-def run_job(packed: bytes, built: Built | Outcome | Rejected) -> Outcome | Rejected:
-    """Run the artefact of `build_job`; what is no artefact is the result."""
+def run_job(
+    packed: bytes,
+    trace: str | None,
+    built: Built | Outcome | Rejected,
+    default: Built | Outcome | Rejected,
+) -> Outcome | Rejected:
+    """Run the artefact of `build_job`; what is no artefact is the result. `default` is the artefact of the
+    default schedule.
+    """
     if not isinstance(built, Built):
         return built
-    return _bench().run(unpack(packed, None), built)
+    if isinstance(default, Rejected):
+        return default
+    return _bench().run(unpack(packed, trace), built, default if isinstance(default, Built) else None)
 
 
 def compare_jobs(

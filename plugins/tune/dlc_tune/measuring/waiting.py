@@ -37,7 +37,7 @@ class WaitingBench:
         time.sleep(self._build_seconds)
         return Built((job.trace or "").encode(), self._build_seconds)
 
-    def run(self, job: Job, built: Built) -> Outcome:
+    def run(self, job: Job, built: Built, default: Built | None) -> Outcome:
         if built.artefact.decode() == DEADLY:
             signal.raise_signal(signal.SIGKILL)
         time.sleep(self._run_seconds)
