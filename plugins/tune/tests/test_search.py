@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 from dlc_tune.choices import defaults
-from dlc_tune.measuring.job import BUILD, CRASH, OK, Comparison, Outcome
+from dlc_tune.measuring.job import BUILD, CRASH, LOST, OK, Comparison, Outcome
 from dlc_tune.ranking.notes import FEATURES, row_of
 from dlc_tune.records.record import CHOSEN, TRIED
 from dlc_tune.search import KernelSearch
@@ -93,6 +93,22 @@ def run(search, rounds=100):
     while rounds and search.go_on(4):
         rounds -= 1
     return search.conclude()
+
+
+class Vanishing(Measured):
+    """A measurer that loses the jobs of all candidates."""
+
+    def measure(self, jobs):
+        for number, outcome in super().measure(jobs):
+            yield number, outcome if jobs[number].trace is None else Outcome(LOST, why="no worker")
+
+
+def test_lost_candidates_are_not_recorded(task):
+    """They are tried again by the next search."""
+    store = Kept()
+    result = run(search_of(task, Vanishing(), store), rounds=2)
+    assert (result.trials, result.failed) == (8, 8)
+    assert store.records == []
 
 
 def test_the_fastest_candidate_is_chosen_and_recorded(task):
