@@ -40,6 +40,9 @@ SPACES = ("decisions", "sketches", "mutations")
 """The spaces that are searched if none is named."""
 STRATEGY = "evolutionary"
 SECONDS = 60.0
+GRAPH_SECONDS = 10.0
+"""The least budget with which decisions of graph passes are searched: their part of a smaller one (`GRAPH`)
+ends before the model is compiled once."""
 TRIALS = 64
 MAX_BUILDERS = 4
 
@@ -77,7 +80,8 @@ def tune(
     are those of `compile`. `seconds` is the budget, for a model 60 by default; `trials` limits the measured
     candidates of each kernel, for a single kernel 64 by default.
 
-    `graph`: decisions of graph passes are searched too, such as the algorithm of a convolution.
+    `graph`: decisions of graph passes are searched too, such as the algorithm of a convolution, unless the
+    budget is less than 10 seconds.
 
     `space` and `strategy` are values or names (`dlc tune --list`). Spaces are searched in order.
 
@@ -105,7 +109,9 @@ def tune(
             task = Task(func, find_target(target), func.name, settings=dict(options.get("config") or {}))
             search = KernelSearch(task, spaces, chosen_strategy, found, store, seed)
             return _tune_kernel(search, seconds, trials, batch, progress)
-        decides = GraphSearch(subject, target, inputs, sizes, options) if graph else None
+        budget = SECONDS if seconds is None else seconds
+        searches_graph = graph and budget >= GRAPH_SECONDS
+        decides = GraphSearch(subject, target, inputs, sizes, options) if searches_graph else None
         make_tasks = partial(
             tasks_of,
             subject,
@@ -127,7 +133,7 @@ def tune(
             max_trials=trials,
             progress=progress,
         )
-        return tuner.run(SECONDS if seconds is None else seconds)
+        return tuner.run(budget)
 
 
 def _tune_kernel(

@@ -7,6 +7,7 @@ import signal
 from dataclasses import replace
 
 import pytest
+from dlc_tune import tuner
 from dlc_tune.cli import tune as command
 from dlc_tune.graph_search import Decided
 from dlc_tune.measuring.comparing import Ratios
@@ -84,6 +85,25 @@ def test_results_as_json(dlc, called):
     assert found["ratio"] == 0.95
     assert found["decided"] == {"winograd.tile/(1, 8)": "direct"}
     assert found["kernels"][0]["failed"] == 1
+
+
+def test_a_budget_that_is_too_small_is_told(called, capsys, monkeypatch):
+    assert main(["tune", "model.onnx", "-s", "30"]) == 0
+    assert "budget" not in "".join(capsys.readouterr())
+    monkeypatch.setattr(command, "search", lambda *_, **__: ModelResult((), seconds=4.2))
+    assert main(["tune", "model.onnx", "-s", "5"]) == 0
+    printed = capsys.readouterr()
+    assert "a budget of 5 s goes to compiling the model for the most part; 20 s find more" in printed.err
+    assert "the budget ended before the search began; with 20 s or more it does" in printed.out
+
+
+def test_a_small_budget_leaves_decisions_of_graph_passes_out(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(tuner, "GraphSearch", lambda *_: made.append(1))
+    monkeypatch.setattr(tuner.ModelTuner, "run", lambda *_: ModelResult(()))
+    for seconds, count in ((5, 0), (30, 1)):
+        tuner.tune("model.onnx", "llvm", seconds=seconds, keep=False, graph=True)
+        assert len(made) == count
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,10 +39,12 @@ from dlc_core.cli.tables import print_records
 from dlc_core.diag import UsageError
 from dlc_core.plugin.registry import registry
 from dlc_tune.cli.stopping import stoppable
-from dlc_tune.model import INTERRUPTED, ModelResult, Progress
+from dlc_tune.model import INTERRUPTED, KEPT_BACK, ModelResult, Progress
 from dlc_tune.tuner import SPACES, STRATEGY
 from dlc_tune.tuner import tune as search
 
+SHORT = 20
+"""The seconds below which a budget is called short."""
 SHOWN = 12
 """The kernels of the live table."""
 
@@ -126,6 +129,9 @@ def tune(
     for name in ("cache", "place", "placement"):
         del options[name]
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors say what is wrong
+    if seconds < SHORT:
+        text = f"a budget of {seconds:g} s goes to compiling the model for the most part; {SHORT} s find more"
+        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
     with stoppable() as stops:
         with _live(show_progress) as report:
             result = search(
@@ -151,8 +157,9 @@ def tune(
         if as_json:
             typer.echo(json.dumps(_record(result), indent=2))
             return
-        print_records(_rows(result))
-        for line in _summary(result, stops):
+        if result.results:
+            print_records(_rows(result))
+        for line in _summary(result, seconds, stops):
             console().print(escape(line))
 
 
@@ -183,7 +190,7 @@ def _rows(result: ModelResult) -> list[dict[str, Any]]:
     return found
 
 
-def _summary(result: ModelResult, stops: Sequence[signal.Signals]) -> Iterator[str]:
+def _summary(result: ModelResult, seconds: float, stops: Sequence[signal.Signals]) -> Iterator[str]:
     for found in result.decided:
         decision, _, layer = found.decision.partition("/")
         yield f"{decision}: {found.option} instead of {found.preferred} for {layer}"
@@ -194,6 +201,9 @@ def _summary(result: ModelResult, stops: Sequence[signal.Signals]) -> Iterator[s
     if result.interrupted:
         by = f"interrupted by {stops[0].name}" if stops else "interrupted"
         yield f"{by}: all trials are kept, and the next run goes on from there"
+    elif not result.trials and result.seconds >= seconds * (1 - KEPT_BACK):
+        least = 10 * ceil(3 * result.seconds / 10)
+        yield f"the budget ended before the search began; with {least} s or more it does"
     if result.withdrawn:
         yield f"the schedules were withdrawn: {result.withdrawn}"
     elif result.ratio is not None:
