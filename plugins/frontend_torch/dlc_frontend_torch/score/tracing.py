@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.func import functionalize
+from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -31,7 +31,8 @@ def traced(case: Case) -> GraphModule:
     fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in case.tensors]
     with mode, torch.no_grad():
         table = for_autograd()
-        return make_fx(functionalize(flat), decomposition_table=table, tracing_mode="fake")(*fakes)
+        functional = dispatch_functionalize(flat, FunctionalTensorMode(export=False))
+        return make_fx(functional, decomposition_table=table, tracing_mode="fake")(*fakes)
 
 
 def called(module: GraphModule) -> list[Any]:
