@@ -33,6 +33,16 @@ def with_graph_choices(sites: Sequence[Mapping[str, Any]], choices: Iterable[Cho
     return [{**site, CHOICES: about(site.get("nodes", ()))} for site in sites]
 
 
+def choice_record(choices: Sequence[Choice]) -> dict[str, Any]:
+    """The choices of a region's compiler as `explain` reads them, and how many of them a tuner made."""
+    by_tuner = [each.decision for each in choices if each.is_tuned]
+    found: dict[str, Any] = {DECISIONS: [each.full() for each in choices]}
+    if by_tuner:
+        names = ", ".join(dict.fromkeys(by_tuner))
+        found["origin"] = f"{len(by_tuner)} of {len(choices)} choices are a tuner's ({names})"
+    return found
+
+
 def check_forced(forced: Forced, scoped_choices: Sequence[ScopedChoice], kernels: Iterable[str]) -> None:
     """Raise `UsageError` for a forced value that no kernel and no graph pass has as a candidate.
 
@@ -78,4 +88,4 @@ def _unused_forcing_error(
     )
 
 
-__all__ = ["ScopedChoice", "check_forced", "choices_of_kernels", "with_graph_choices"]
+__all__ = ["ScopedChoice", "check_forced", "choice_record", "choices_of_kernels", "with_graph_choices"]

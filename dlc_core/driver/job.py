@@ -10,16 +10,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.decisions import CHOICES, DECISIONS, Choice, parse_forced, scope
+from dlc_core.decisions import CHOICES, DECISIONS, Choice, forced, parse_forced, scope
 from dlc_core.diag import DlcError, ForeignError, TargetError, UnsupportedError, UsageError
-from dlc_core.driver.choices import ScopedChoice, check_forced, choices_of_kernels, with_graph_choices
+from dlc_core.driver.choices import (
+    ScopedChoice,
+    check_forced,
+    choice_record,
+    choices_of_kernels,
+    with_graph_choices,
+)
 from dlc_core.driver.kernel_cache import KernelCache
 from dlc_core.driver.parts import checked_artifact, device_of
 from dlc_core.driver.placement import check_placement, placement_of
 from dlc_core.driver.processes import compile_kernels
 from dlc_core.driver.regions import candidate_of, region_context, region_module
 from dlc_core.driver.request import FAILED_REGIONS, REQUEST, CompileRequest, Progress
-from dlc_core.driver.stages import context_for, lower, pipelines, run_stage
+from dlc_core.driver.stages import context_for, lower, pipelines, run_stage, tuned
 from dlc_core.foreign.needed import FOREIGN
 from dlc_core.graph.extract import is_region
 from dlc_core.graph.node import Function, post_order
@@ -156,8 +162,8 @@ class Job:
         self.scoped_choices += [*((module.entry, each) for each in choices), *choices_of_kernels(module)]
         regions = self._regions(module)
         if self.outer is None:
-            forced = parse_forced(self.context.config.get(DECISIONS, ""))
-            check_forced(forced, self.scoped_choices, module.functions)
+            given = parse_forced(self.context.config.get(DECISIONS, ""))
+            check_forced(given, self.scoped_choices, module.functions)
         else:
             self.outer.scoped_choices += self.scoped_choices
         if regions:
@@ -238,7 +244,7 @@ class Job:
     def _region(self, function: Function) -> Executable:
         made = self._region_executable(function, candidate_of(function, self.context))
         if "sites" not in made.about and made.program is None:  # its kernels are not known
-            made.about = {**made.about, WORK: graph_record(function)}
+            made.about = {**made.about, WORK: {**graph_record(function), **made.about.get(WORK, {})}}
         return made
 
     def _region_executable(self, function: Function, candidate: Candidate) -> Executable:
@@ -271,17 +277,22 @@ class Job:
         return inner.executable(module, lambda: module)
 
     def _compile_externally(self, function: Function, candidate: Candidate) -> Executable:
-        """Compile a region by its partitioner's compiler."""
+        """Compile a region by its partitioner's compiler, whose decisions may be forced or tuned like those
+        of graph passes.
+        """
         target, name, compile_ = candidate.target, function.name, candidate.partitioner.compile
         assert compile_ is not None
         what = "the compiler of a region failed"
+        context = region_context(self.context, target)
         try:
-            artifact = compile_(region_of(function, candidate), target)
+            with scope(name) as choices, forced(str(context.config.get(DECISIONS, ""))), tuned(context):
+                artifact = compile_(region_of(function, candidate), target)
         except DlcError:
             raise
         except Exception as error:
             raise TargetError(what, why=f"{type(error).__name__}: {error}") from error
         maker = f"`compile` of partitioner {candidate.partitioner.name!r}"
+        self.scoped_choices += [(name, each) for each in choices]
         return Executable(
             interface_of(function, 0),
             checked_artifact(artifact, target, maker),
@@ -290,6 +301,7 @@ class Job:
             device_of(target),
             entry=name,
             num_threads=self.request.threads(self.target),
+            about={WORK: choice_record(choices)} if choices else {},
         )
 
     def text(self, reload: Callable[[], IRModule], last: str) -> str:

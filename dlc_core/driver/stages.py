@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 
 from dlc_core.config import config as settings
@@ -175,24 +176,30 @@ def lower(
 
 
 def run_stage(stage: str, pipeline: Pipeline, module: IRModule, context: PassContext) -> IRModule:
-    """Return the module after a stage. In the stage "graph" the context's decider makes the decisions, or
-    else those that the tuners of plugins have options for.
-    """
+    """Return the module after a stage. In the stage "graph" a tuner may make the decisions (`tuned`)."""
     if stage != "graph":
         return pipeline.run(module, context)
+    with tuned(context):
+        return pipeline.run(module, context)
+
+
+@contextmanager
+def tuned(context: PassContext) -> Iterator[None]:
+    """Let the context's decider make the decisions in the `with` block, or else those that the tuners of
+    plugins have options for. They are the decisions of graph passes and of the compilers of regions.
+    """
     decider, target = context.decider, context.target
     if decider is not None:
         with asking(lambda decision, options, preferred: decider(decision, options, preferred, target)):
-            return pipeline.run(module, context)
+            yield
+        return
     found = registry().decisions(target) if context.tuner == registry().schedule else {}
-    if not found:
-        return pipeline.run(module, context)
 
     def recorded(decision: str, options: Sequence[str], preferred: int) -> int:
         return options.index(found[decision]) if found[decision] in options else preferred
 
-    with asking(recorded, found):
-        return pipeline.run(module, context)
+    with asking(recorded, found) if found else nullcontext():
+        yield
 
 
-__all__ = ["context_for", "lower", "pipelines", "run_stage"]
+__all__ = ["context_for", "lower", "pipelines", "run_stage", "tuned"]

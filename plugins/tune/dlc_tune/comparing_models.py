@@ -10,6 +10,7 @@ from typing import Any
 from dlc_core.runtime.call.bound import BoundCall
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.measure.timing import time_calls
+from dlc_core.target import Target
 from dlc_tune.measuring.comparing import Ratios, disagreement, interleave
 from dlc_tune.measuring.execute import REPEAT_SECONDS, calls_for
 from dlc_tune.measuring.vendor import Measure, measure_of
@@ -24,12 +25,19 @@ COSTS = 16
 
 
 def compare_models(
-    tuned: Executable, untuned: Executable, inputs: Any, seconds: float
+    tuned: Executable, untuned: Executable, inputs: Any, seconds: float, target: Target | None = None
 ) -> tuple[str, Ratios | None]:
-    """Compare two executables of a model: how their results differ, or an empty text and the times."""
-    measure = measure_of(tuned.target)
-    if measure is not None:
-        return _compare_costs(tuned, untuned, inputs, measure)
+    """Compare two executables of a model: how their results differ, or an empty text and the times.
+
+    If a measure replaces the clock for a target of the model, its cost is compared: a clock would time the
+    simulation. `target` is the one that the two differ in; without it, the worst ratio of all targets counts.
+    """
+    targets = measured_targets(untuned) if target is None else [target]
+    measures = [found for each in targets if (found := measure_of(each)) is not None]
+    if measures:
+        compared = [_compare_costs(tuned, untuned, inputs, measure) for measure in measures]
+        wrong = next((why for why, _ in compared if why), "")
+        return wrong, max((found for _, found in compared if found), key=lambda one: one.ratio, default=None)
     ours, theirs = tuned.bind(inputs), untuned.bind(inputs)
     ours()
     theirs()
@@ -49,6 +57,18 @@ def compare_models(
     return "", interleave(lambda: pair, 1, seconds)
 
 
+def measured_targets(exe: Executable) -> list[Target]:
+    """The targets of a model and of its regions whose cost a measure gives, each kind once."""
+    found: dict[str, Target] = {}
+    waiting: list[Any] = [exe]
+    while waiting:
+        each = waiting.pop()
+        waiting += each.regions.values()
+        if measure_of(each.target) is not None:
+            found.setdefault(each.target.kind.name, each.target)
+    return list(found.values())
+
+
 def _compare_costs(
     tuned: Executable, untuned: Executable, inputs: Any, measure: Measure
 ) -> tuple[str, Ratios | None]:
@@ -62,4 +82,4 @@ def _compare_costs(
     return "", Ratios(ours, theirs, ratio, min(ours) / max(theirs), max(ours) / min(theirs), resolution=0.0)
 
 
-__all__ = ["compare_models"]
+__all__ = ["compare_models", "measured_targets"]

@@ -1,5 +1,7 @@
 """The search over decisions of graph passes: the algorithm of a convolution, of a GEMM, of attention.
 
+The compilers of regions may have such decisions too, such as the tiles of a layer on an accelerator.
+
 Such a decision changes which kernels a model has, so it is measured with the whole model: the model is
 compiled with one other option and compared with the best model so far, interleaved. An option stays if the
 model is faster beyond the noise with the same results. Only options that the cost model considers legal are
@@ -27,6 +29,7 @@ from dlc_core.target import Target
 from dlc_core.version import __version__
 from dlc_tune.comparing_models import compare_models
 from dlc_tune.measuring.comparing import Ratios
+from dlc_tune.measuring.vendor import unit_of
 from dlc_tune.records.decision import SPACE, decision_key
 from dlc_tune.records.locations import OFF, RECORDS
 from dlc_tune.records.record import CHOSEN, Record, machine_of
@@ -45,6 +48,8 @@ class Decided:
     preferred: str
     ratios: Ratios
     target: Target
+    time: float = 0.0
+    """When it was found, in seconds since 1970."""
 
 
 @dataclass
@@ -60,6 +65,9 @@ class GraphSearch:
     found: list[Decided] = field(default_factory=list)
     trials: int = 0
     _asked: dict[str, tuple[tuple[str, ...], Target]] = field(default_factory=dict)
+    _best: Executable | None = None
+    _remaining: Iterator[tuple[str, str]] = field(default_factory=lambda: iter(()))
+    """The options that were not tried yet."""
 
     def decide(self, decision: str, options: Sequence[str], preferred: int, target: Target) -> int:
         """Answers by what was found, and notes the question."""
@@ -79,27 +87,35 @@ class GraphSearch:
         """The model as the cost model prefers it. To be used before `run`."""
         return self.compiled()
 
-    def run(self, end: float, report: Callable[[str], None] = lambda _: None) -> Executable:
-        """Try options until a time of `time.monotonic`. Returns the fastest model."""
-        best = self.untuned
-        inputs = inputs_of(best, self.given, self.sizes)
-        for decision, option in list(self._others()):
-            if time.monotonic() > end:
-                break
+    def run(self, end: float, report: Callable[[str], None] = lambda _: None) -> None:
+        """Try options until a time of `time.monotonic`. A further call goes on where the one before ended."""
+        if self._best is None:
+            self._best = self.untuned
+            self._remaining = iter(list(self._others()))
+        inputs = inputs_of(self._best, self.given, self.sizes)
+        while time.monotonic() < end:
+            decision, option = next(self._remaining, ("", ""))
+            if not decision:
+                return
             report(f"trying {option} for {decision.partition('/')[0]}")
-            before = dict(self.answers)
-            self.answers[decision] = option
-            tried = self.compiled()
-            self.trials += 1
-            wrong, ratios = compare_models(tried, best, inputs, COMPARE_SECONDS)
-            if wrong or ratios is None or ratios.ratio + ratios.noise >= 1:
+            before = self.answers
+            self.answers = {**before, decision: option}
+            if not self._is_faster(decision, option, inputs):
                 self.answers = before
-                continue
-            best = tried
-            options, target = self._asked[decision]
-            self.found = [each for each in self.found if each.decision != decision]
-            self.found.append(Decided(decision, option, options[0], ratios, target))
-        return best
+
+    def _is_faster(self, decision: str, option: str, inputs: Any) -> bool:
+        """Whether the model with the current answers is faster than the best one. It is the best one then."""
+        assert self._best is not None
+        tried = self.compiled()
+        self.trials += 1
+        options, target = self._asked[decision]
+        wrong, ratios = compare_models(tried, self._best, inputs, COMPARE_SECONDS, target)
+        if wrong or ratios is None or ratios.ratio + ratios.noise >= 1:
+            return False
+        self._best = tried
+        self.found = [each for each in self.found if each.decision != decision]
+        self.found.append(Decided(decision, option, options[0], ratios, target, time.time()))
+        return True
 
     def _others(self) -> Iterator[tuple[str, str]]:
         """The options that are not preferred: the first ones of each decision, then the second ones."""
@@ -109,9 +125,9 @@ class GraphSearch:
                 if position < len(options):
                     yield decision, options[position]
 
-    @cached_property
+    @property
     def records(self) -> tuple[Record, ...]:
-        """The records of what was found, when the search has ended."""
+        """The records of what was found until now."""
         return tuple(self._records())
 
     def _records(self) -> Iterator[Record]:
@@ -130,11 +146,12 @@ class GraphSearch:
                 seconds=min(each.ratios.candidate),
                 default_seconds=min(each.ratios.default),
                 noise=each.ratios.noise,
+                unit=unit_of(each.target),
                 threads=description.cores,
                 machine=machine_of(description),
                 name=each.decision.partition("/")[0],
                 compiler=__version__,
-                time=time.time(),
+                time=each.time,
             )
 
 

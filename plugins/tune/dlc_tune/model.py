@@ -1,6 +1,7 @@
 """Tuning of a whole model within a budget: which kernel gets the next round of the search.
 
-Decisions of graph passes come first (`graph_search`), since they determine which kernels there are. Then each
+Decisions of graph passes come first (`graph_search`), since they determine which kernels there are; those
+that are left are tried at the end, if the budget has not ended before. Then each
 round goes to the kernel with the largest expected gain: the milliseconds that it takes in a call of the
 model, times the part of them that a round may still save. That part is taken from what the rounds before have
 saved, and halves with every round without a gain. Time for the comparisons with the default is kept back.
@@ -21,7 +22,7 @@ from dlc_core.runtime.executable import Executable
 from dlc_core.support.record import record
 from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
-from dlc_tune.comparing_models import compare_models
+from dlc_tune.comparing_models import compare_models, measured_targets
 from dlc_tune.graph_search import Decided, GraphSearch
 from dlc_tune.measuring.job import Measurer
 from dlc_tune.records.record import CHOSEN, Record
@@ -43,6 +44,8 @@ KEPT_BACK = 0.25
 """The part of the budget for comparisons."""
 GRAPH = 0.2
 """The part of the budget for decisions of graph passes."""
+MEASURED = 0.5
+"""The same for a model with parts on a target that has a measure: the host computes little then."""
 CLEAR = 0.97
 """The part of the default's time below which a candidate is compared even if the budget has ended."""
 SLOWER = 0.01
@@ -175,15 +178,15 @@ class ModelTuner:
         try:
             if self._graph is not None:
                 untuned = self._graph.untuned
-                self._graph.run(self._start + seconds * GRAPH, self._report)
-                for each in self._graph.records:
-                    self._store.add(each)
+                part = MEASURED if measured_targets(untuned) else GRAPH
+                self._decide(self._start + seconds * part)
             self._report("measuring the kernels")
             tasks = self._make_tasks()
             least = NEGLIGIBLE * sum(part.milliseconds for part in tasks.parts)
             parts = [part for part in tasks.parts if part.milliseconds >= least]
             self._kernels = [_Kernel(part, self._search_for(part.task)) for part in parts]
             self._search(self._start + seconds * (1 - KEPT_BACK))
+            self._decide(self._start + seconds * (1 - KEPT_BACK))
         except KeyboardInterrupt:
             interrupted = True
             self._end = min(self._end, time.monotonic())  # only clear gains are compared from now on
@@ -207,6 +210,23 @@ class ModelTuner:
 
     def _search_for(self, task: Task) -> KernelSearch:
         return KernelSearch(task, self._spaces, self._strategy, self._measurer, self._store, self._seed)
+
+    def _decide(self, end: float) -> None:
+        """Search decisions with the whole model until a time, and record those that were found."""
+        if self._graph is None:
+            return
+        recorded = self._graph.records
+        self._graph.run(end, self._report)
+        found = self._graph.records
+        for each in recorded:
+            if each not in found:  # another option of the decision is faster
+                self._forget(each)
+        for each in found:
+            if each not in recorded:
+                self._store.add(each)
+
+    def _forget(self, found: Record) -> None:
+        self._store.forget(kernel=found.kernel, target=found.target, state=CHOSEN, time=found.time)
 
     def _search(self, end: float) -> None:
         while time.monotonic() < end:
@@ -255,7 +275,7 @@ class ModelTuner:
         if why:
             graph = () if self._graph is None else self._graph.records
             for each in (*found.chosen, *graph):
-                self._store.forget(kernel=each.kernel, target=each.target, state=CHOSEN, time=each.time)
+                self._forget(each)
         if ratios is None:
             return replace(found, withdrawn=why)
         return replace(found, ratio=ratios.ratio, noise=ratios.noise, withdrawn=why)

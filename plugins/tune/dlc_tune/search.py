@@ -24,7 +24,7 @@ from dlc_core.support.record import record
 from dlc_core.version import __version__
 from dlc_tune.choices import replay
 from dlc_tune.measuring.job import LOST, OK, Comparison, Job, Measurer, Outcome
-from dlc_tune.measuring.vendor import measure_of
+from dlc_tune.measuring.vendor import unit_of
 from dlc_tune.ranking import FEATURES, features_text
 from dlc_tune.records.family import family_of
 from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
@@ -128,8 +128,7 @@ class KernelSearch:
     @property
     def unit(self) -> str:
         """The unit of measured costs."""
-        measure = measure_of(self.task.target)
-        return "seconds" if measure is None else measure.unit
+        return unit_of(self.task.target)
 
     @property
     def best_seconds(self) -> float | None:

@@ -112,10 +112,16 @@ def tasks_of(
     rows, milliseconds = _rows(exe, given, runs)
     parts, left_out = [], {}
     settings = dict(options.get("config") or {})
+    decided = {each.name for each in exe.explain().kernels if each.choices}
     for key, (spent, calls, nodes) in rows.items():
         _, name = key
         if key not in seen:
-            left_out[name] = "it is not compiled by the schedule rules of its target"
+            if name not in decided:
+                left_out[name] = "it is not compiled by the schedule rules of its target"
+            elif decider is None:
+                left_out[name] = (
+                    "its compiler's decisions are searched with the whole model, which is turned off"
+                )
             continue
         func, where = seen[key]
         if func.scalars:

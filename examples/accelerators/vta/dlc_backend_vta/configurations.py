@@ -27,8 +27,9 @@ import numpy as np
 
 import dlc_core as dlc
 from dlc_backend_vta.config import Config
-from dlc_backend_vta.layers import Layer, View
+from dlc_backend_vta.layers import Layer
 from dlc_backend_vta.lowering import lower
+from dlc_backend_vta.search import shape_of
 from dlc_backend_vta.space import EVOLUTIONARY, Tuned, tune_layer
 from dlc_core.cli.tables import markdown_table
 from dlc_core.diag import DlcError, TargetError, UsageError
@@ -163,25 +164,15 @@ def search_configurations(
                 continue
             known: dict[Layer, Tuned] = {}
             for layer in layers:
-                if _shape(layer) not in known:
-                    known[_shape(layer)] = tune_layer(_shape(layer), config, trials, strategy)
+                if shape_of(layer) not in known:
+                    known[shape_of(layer)] = tune_layer(shape_of(layer), config, trials, strategy)
         except DlcError:  # a layer does not fit
             continue
-        tuned = tuple(known[_shape(layer)] for layer in layers)
+        tuned = tuple(known[shape_of(layer)] for layer in layers)
         rows.append(Row(chosen, config, sum(each.cycles for each in tuned), tuned))
     if not rows:
         raise UsageError("no machine within the budget runs the model", hint="raise the budget")
     return sorted(rows, key=lambda row: (row.cycles, kib_of(row.config)))
-
-
-def _shape(layer: Layer) -> Layer:
-    """A layer without its name and its addresses, which do not change its cycles."""
-
-    def moved(view: View) -> View:
-        return replace(view, base=0, offset=0)
-
-    tensors = tuple(map(moved, layer.tensors))
-    return replace(layer, name="", source=moved(layer.source), target=moved(layer.target), tensors=tensors)
 
 
 def table(rows: Sequence[Row], most: int = 12) -> str:

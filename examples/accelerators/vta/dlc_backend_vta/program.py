@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlc_backend_vta.config import INSTRUCTION_BYTES, Config
+from dlc_backend_vta.decision import decide
 from dlc_backend_vta.generate import Generator, stream
 from dlc_backend_vta.isa import Instruction, decode_all, encode_all
 from dlc_backend_vta.lowering import ALIGN, CONSTANTS, FIRST, lower
 from dlc_backend_vta.model import predict
-from dlc_backend_vta.search import choose
 from dlc_core.diag import ArtifactError, TargetError
 from dlc_core.graph import Function
 from dlc_core.target import Artifact, Target
@@ -36,14 +36,14 @@ class Program:
 
 
 def compile_function(name: str, function: Function, target: Target) -> Artifact:
-    """The artefact of a region: its layers in their order, each under the schedule that the search chose."""
+    """The artefact of a region: its layers in their order, each under the schedule that was decided."""
     config = Config.of(target.values())
     made = lower(function, config)
     constants = bytearray(made.constants)
     code: list[Instruction] = []
     layers: list[dict[str, Any]] = []
     for number, layer in enumerate(made.layers):
-        plan = choose(layer, config)
+        plan = decide(layer, config)
         at = len(constants)
         generator = Generator(plan, CONSTANTS, at)
         constants += generator.uops().tobytes()

@@ -25,23 +25,32 @@ REFINED = 24
 
 def choose(layer: Layer, config: Config) -> Plan:
     """The schedule with the fewest cycles by the model; UnsupportedError where none fits."""
-    shape = replace(
-        layer,
-        name="",
-        source=replace(layer.source, base=0, offset=0),
-        target=replace(layer.target, base=0, offset=0),
-        tensors=tuple(replace(view, base=0, offset=0) for view in layer.tensors),
-    )
-    return Plan(layer, _chosen(shape, config), config)
+    return candidates(layer, config)[0][0]
+
+
+def candidates(layer: Layer, config: Config) -> list[tuple[Plan, int]]:
+    """The best schedules by the model and their cycles, the fastest first. UnsupportedError if none fits."""
+    return [(Plan(layer, tiling, config), cycles) for tiling, cycles in _ranked(shape_of(layer), config)]
+
+
+def shape_of(layer: Layer) -> Layer:
+    """A layer without its name and its addresses, which do not change its cycles."""
+
+    def moved(view: View) -> View:
+        return replace(view, base=0, offset=0)
+
+    tensors = tuple(map(moved, layer.tensors))
+    return replace(layer, name="", source=moved(layer.source), target=moved(layer.target), tensors=tensors)
 
 
 @lru_cache(maxsize=4096)
-def _chosen(layer: Layer, config: Config) -> Tiling:
+def _ranked(layer: Layer, config: Config) -> tuple[tuple[Tiling, int], ...]:
     ranked = sorted(tilings(layer, config), key=estimate)
     if not ranked:
         why = Plan(layer, smallest(layer), config).problem()
         raise UnsupportedError(f"no tile of {layer.name} fits", why=why or "", hint="take larger memories")
-    return min(ranked[:REFINED], key=predict).tiling
+    refined = [(plan.tiling, predict(plan)) for plan in ranked[:REFINED]]
+    return tuple(sorted(refined, key=lambda each: each[1]))
 
 
 def simulated(plan: Plan, limit: int | None = None) -> int | None:

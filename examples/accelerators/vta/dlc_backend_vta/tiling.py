@@ -39,6 +39,12 @@ class Tiling:
         tile = f"{self.rows}x{self.columns} by {self.outputs} by {self.inputs}"
         return tile + keep + (", double" if self.slots == 2 else ", single")
 
+    @property
+    def label(self) -> str:
+        """Its sizes and slots without a space, as texts of decisions have them: `7x28x1x1-double`."""
+        sizes = f"{self.rows}x{self.columns}x{self.outputs}x{self.inputs}"
+        return f"{sizes}-{'double' if self.slots == 2 else 'single'}"
+
 
 @dataclass(frozen=True)
 class Plan:

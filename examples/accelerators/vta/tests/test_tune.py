@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from dlc_backend_vta import decision
 from dlc_backend_vta.config import Config
-from dlc_backend_vta.layers import matmul
-from dlc_backend_vta.search import compare, convolution
+from dlc_backend_vta.isa import Op
+from dlc_backend_vta.layers import Step, matmul
+from dlc_backend_vta.search import candidates, compare, convolution
 from dlc_backend_vta.tiling import Plan, parts, smallest, tilings
 
 import dlc_core as dlc
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.plugin.registry import registry
-from dlc_core.testing.networks import cifar
+from dlc_core.testing.networks import cifar, feed, mlp
 
 pytest.importorskip("dlc_tune", reason="the search needs the package dlc-tune")
 
@@ -124,3 +130,104 @@ def test_slow_machines_are_not_tuned(network, monkeypatch):
     logs = {**NARROW, "LOG_BLOCK": (2, 4), "LOG_INP_BUFF": (5,)}
     search_configurations(regions_of(network), Budget(), logs, trials=1)
     assert {config.block_in for config in tuned} == {16}
+
+
+REVERSED = """
+from dlc_backend_vta import decision
+from dlc_backend_vta.search import candidates
+
+decision.candidates = lambda layer, config: candidates(layer, config)[::-1]
+"""
+"""The cost model's order the other way round, so that a tuner has something to find."""
+COMPILE = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import dlc_core as dlc
+from dlc_core.plugin.registry import registry
+from dlc_core.testing.networks import mlp
+
+image = np.load(sys.argv[1])
+network = dlc.quantize(mlp(), calibration=[image], target="reference -level=tir")
+exe = dlc.compile(network, targets=["vta", "reference -level=tir"])
+(costs, outputs) = registry().measures["vta"].costs(exe, [image], 1)
+print(int(costs[0]))
+print("".join(kernel.origin for kernel in exe.explain().kernels))
+"""
+
+
+def test_tuned_tilings_are_recorded_and_used_by_other_processes(tmp_path, monkeypatch):
+    module = mlp()
+    x = feed(module)
+    network = dlc.quantize(module, calibration=[x], target=HOST)
+    np.save(tmp_path / "x.npy", x)
+    monkeypatch.setattr(decision, "candidates", lambda layer, config: candidates(layer, config)[::-1])
+    measure, records = registry().measures["vta"], tmp_path / "records.db"
+    monkeypatch.setenv("DLC_RECORDS_URL", str(records))
+    expected = dlc.compile(network, HOST)(x)
+
+    def cycles():
+        exe = dlc.compile(network, targets=["vta", HOST])
+        (found,), (outputs,) = measure.costs(exe, [x], 1)
+        np.testing.assert_array_equal(outputs, expected)
+        return int(found), exe.explain()
+
+    untuned, _ = cycles()
+    result = dlc.tune(network, targets=["vta", HOST], inputs=[x], seconds=2)
+    assert result.decided
+    assert result.ratio < 1
+    assert not result.left_out
+    tuned, explained = cycles()
+    assert tuned < untuned
+    assert tuned / untuned == pytest.approx(result.ratio)
+    by_tuner = [kernel for kernel in explained.kernels if any(one.is_tuned for one in kernel.choices)]
+    assert by_tuner
+    for kernel in by_tuner:
+        count = sum(one.is_tuned for one in kernel.choices)
+        assert kernel.origin == f"{count} of {len(kernel.choices)} choices are a tuner's (vta.tiling)"
+
+    command = [sys.executable, "-c", REVERSED + COMPILE, str(tmp_path / "x.npy")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    count, origin = ran.stdout.split("\n")[:2]
+    assert int(count) == tuned
+    assert "choices are a tuner's" in origin
+    monkeypatch.setenv("DLC_RECORDS", "off")
+    assert cycles()[0] == untuned
+
+
+def test_the_choice_of_the_cost_model_stays_unless_another_is_faster(tmp_path):
+    module = mlp()
+    x = feed(module)
+    network = dlc.quantize(module, calibration=[x], target=HOST)
+    result = dlc.tune(
+        network, targets=["vta", HOST], inputs=[x], seconds=1, database=str(tmp_path / "records.db")
+    )
+    assert not result.withdrawn
+    assert all(each.ratios.ratio < 1 for each in result.decided)
+
+
+def test_a_tiling_can_be_forced(network, image):
+    def region_of(**config):
+        exe = dlc.compile(network, targets=["vta", HOST], config=config)
+        return next(kernel for kernel in exe.explain().kernels if kernel.target == "vta"), exe(image)
+
+    free, expected = region_of()
+    first = free.choices[0]
+    other = next(one for one in first.candidates if one.value != first.value)
+    forced, found = region_of(decisions=f"vta.tiling={other.value}")
+    assert forced.choices[0].value == other.value
+    assert not forced.origin
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(UsageError, match="9x9x9x9-single is no candidate"):
+        region_of(decisions="vta.tiling=9x9x9x9-single")
+
+
+def test_layers_that_differ_in_numbers_only_share_a_decision():
+    layer = layer_of("conv")
+    steps = tuple(Step(Op.ADD, first=number) for number in (1, 2))
+    one, two = (replace(layer, name=str(step.first), steps=(step,)) for step in steps)
+    assert decision.subject(one) == decision.subject(two)
+    assert decision.subject(one) != decision.subject(layer)
+    assert decision.subject(layer) != decision.subject(replace(layer, stride=(2, 2)))

@@ -77,4 +77,10 @@ def measure_of(target: Target) -> Measure | None:
     return Measure(found.name, found.measure, unit, deterministic, takes)
 
 
-__all__ = ["Measure", "measure_of"]
+def unit_of(target: Target) -> str:
+    """The unit of measured costs on a target."""
+    found = measure_of(target)
+    return "seconds" if found is None else found.unit
+
+
+__all__ = ["Measure", "measure_of", "unit_of"]
