@@ -23,6 +23,7 @@ from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.schedule import Schedule
 from dlc_core.target import Description
+from dlc_core.testing.card import CardPlugin, compile_region
 from dlc_core.testing.schedules import target_of
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import For
@@ -206,3 +207,48 @@ def test_only_the_named_decisions_are_asked_for():
     with asking(lambda name, options, preferred: options.index("b"), {"test.asked/here"}):
         assert choice.pick("a", unused, str, where="there") == "a"
         assert choice.choose("a", where="here") == "b"
+
+
+SPEED = Decision(
+    "card.speed", "A choice of a region's compiler, for this test.", ("slow", "fast"), recordable=True
+)
+
+
+def compile_by_speed(region, target):
+    artifact = compile_region(region, target)
+    return replace(artifact, sources={"speed": SPEED.choose("slow", where=len(region.parts))})
+
+
+def region_of(**options):
+    x = param("x", tensor_type((2, 3), "float32"))
+    body = std.relu(x)
+    module = IRModule({"main": Function("main", (x,), body, {"inputs": ("x",), "outputs": ("y",)})})
+    exe = dlc.compile(module, targets=["card", "reference"], **options)
+    (kernel,) = (one for one in exe.explain().kernels if one.target == "card")
+    return kernel, exe.regions[kernel.name].source("speed")
+
+
+def test_decisions_of_the_compilers_of_regions_are_forced_and_recorded():
+    class Records:
+        DLC_API = "0.1"
+
+        @hookimpl
+        def dlc_decisions(self, target):
+            return {"card.speed/1": "fast"} if target.kind.name == "card" else {}
+
+        @hookimpl
+        def dlc_schedule_state(self):
+            return "1"
+
+    card = CardPlugin("card", compile=compile_by_speed)
+    with fresh_registry({"card": card}):
+        kernel, speed = region_of()
+        assert (speed, kernel.origin, str(*kernel.choices)) == ("slow", "", "card.speed=slow")
+        kernel, speed = region_of(config={"decisions": "card.speed=fast"})
+        assert (speed, kernel.origin) == ("fast", "")
+        with PassContext(decider=lambda decision, options, preferred, target: options.index("fast")):
+            assert region_of()[1] == "fast"
+    with fresh_registry({"card": card, "records": Records()}):
+        kernel, speed = region_of()
+        assert (speed, kernel.origin) == ("fast", "1 of 1 choices are a tuner's (card.speed)")
+        assert region_of(config={"decisions": "card.speed=slow"})[1] == "slow"

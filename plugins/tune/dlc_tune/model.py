@@ -96,6 +96,8 @@ class ModelResult:
     interrupted: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    model_trials: int = 0
+    """The options of decisions that were tried with the whole model."""
 
     @property
     def chosen(self) -> tuple[Record, ...]:
@@ -104,6 +106,7 @@ class ModelResult:
 
     @property
     def trials(self) -> int:
+        """The measured candidates of kernels."""
         return sum(result.trials for result in self.results)
 
     def __str__(self) -> str:
@@ -196,9 +199,9 @@ class ModelTuner:
         except KeyboardInterrupt:
             interrupted = stopped = True
         results = tuple(each.result or each.search.without_comparison(NOT_COMPARED) for each in self._begun())
-        decided = () if self._graph is None else tuple(self._graph.found)
+        decided, tried = ((), 0) if self._graph is None else (tuple(self._graph.found), self._graph.trials)
         left_out = {} if tasks is None else tasks.left_out
-        found = ModelResult(results, decided, interrupted=interrupted, left_out=left_out)
+        found = ModelResult(results, decided, interrupted=interrupted, left_out=left_out, model_trials=tried)
         if tasks is not None and not stopped and (found.chosen or decided):
             note = INTERRUPTED if interrupted else ""
             self._report(f"{note}comparing the whole model with the untuned one")

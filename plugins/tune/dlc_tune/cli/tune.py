@@ -196,8 +196,9 @@ def _summary(result: ModelResult, seconds: float, stops: Sequence[signal.Signals
         yield f"{decision}: {found.option} instead of {found.preferred} for {layer}"
     for name, why in result.left_out.items():
         yield f"not tuned: {name}: {why}"
+    more = f" and {result.model_trials} of the whole model" if result.model_trials else ""
     kept = "1 schedule is" if len(result.chosen) == 1 else f"{len(result.chosen)} schedules are"
-    yield f"{result.trials} trials in {result.seconds:.0f} s; {kept} kept"
+    yield f"{result.trials} trials of kernels{more} in {result.seconds:.0f} s; {kept} kept"
     if result.interrupted:
         by = f"interrupted by {stops[0].name}" if stops else "interrupted"
         yield f"{by}: all trials are kept, and the next run goes on from there"
@@ -217,6 +218,7 @@ def _record(result: ModelResult) -> dict[str, Any]:
         "ratio": result.ratio,
         "noise": result.noise,
         "trials": result.trials,
+        "model_trials": result.model_trials,
         "seconds": result.seconds,
         "withdrawn": result.withdrawn,
         "interrupted": result.interrupted,
