@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -262,8 +262,16 @@ class Description:
         return max(1, self.vector_bits // bits)
 
     def dot(self, a: str, b: str, acc: str) -> Dot | None:
-        """The dot-product instruction for these dtypes, if the machine has one."""
-        return next((d for d in self.dots if (d.a, d.b, d.acc) == (a, b, acc)), None)
+        """The dot-product instruction for these dtypes, if the machine has one; of several the first."""
+        return next(self._dots(a, b, acc), None)
+
+    def widest_dot(self, a: str, b: str, acc: str, extent: int) -> Dot | None:
+        """The dot-product instruction for these dtypes with the largest group that divides `extent`."""
+        fitting = (dot for dot in self._dots(a, b, acc) if extent % dot.group == 0)
+        return max(fitting, key=lambda dot: dot.group, default=None)
+
+    def _dots(self, a: str, b: str, acc: str) -> Iterator[Dot]:
+        return (d for d in self.dots if (d.a, d.b, d.acc) == (a, b, acc))
 
     def matrix_unit(self, a: str, b: str, acc: str) -> MatrixUnit | None:
         """The matrix unit of a subgroup for these dtypes, if the machine has one."""

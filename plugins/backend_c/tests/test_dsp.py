@@ -5,6 +5,7 @@ reference, in fewer cycles.
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +82,8 @@ def expected(made: IRModule, x: np.ndarray) -> np.ndarray:
 
 KERNELS = {
     **{f"{a} {b}": (lambda a=a, b=b: products(a, b)) for a in BYTES for b in BYTES},
+    **{f"whole vectors of {a}": (lambda a=a: products(a, a, 32)) for a in BYTES},
+    "sixteen channels of two signs": lambda: products("uint8", "int8", 16),
     "three channels": lambda: products("uint8", "int8", 3),
     "one channel": lambda: products("int8", "int8", 1),
     **{
@@ -176,6 +179,10 @@ def test_quantized_kernels_use_the_extension():
     assert "dlc_dot_uint8_int8x4(" in dlc.compile(made, TARGET, cache=False).source("c")
     assert "dlc_dot_uint8_int8x8(" in dlc.compile(made, "c -mcpu=cortex-m55", cache=False).source("c")
     assert "dlc_dot" not in dlc.compile(made, "c -mcpu=cortex-m3", cache=False).source("c")
+    for channels, group in ((8, 8), (16, 16), (24, 8), (32, 16)):
+        made, _ = products("int8", "int8", channels)
+        text = dlc.compile(made, "c -mcpu=cortex-m55", cache=False).source("c")
+        assert set(re.findall(r"= dlc_dot_int8_int8x(\d+)\(", text)) == {str(group)}
     made, _ = requantized("int8", 3)
     assert "dlc_clamped_round(" in dlc.compile(made, TARGET, cache=False).source("c")
     assert "dlc_scaled_round(" in dlc.compile(made, "c -mcpu=cortex-m3", cache=False).source("c")

@@ -19,16 +19,15 @@ from dlc_core.tir.stmt import IterVar, PrimFunc, Store
 
 
 def dot_for(func: PrimFunc, found: Contraction, machine: Machine) -> Dot | None:
-    """Return the dot product for a contraction, or None."""
+    """Return the dot product for a contraction, the widest one whose groups divide its K; or None."""
     body = found.block.body
     assert isinstance(body, Store)
     lhs, rhs = found.lhs.load.buffer, found.rhs.load.buffer
-    dot = machine.description.dot(lhs.dtype.name, rhs.dtype.name, body.buffer.dtype.name)
-    if dot is None or not is_constant(func, found):
-        return None
     axis = grouped_axis(found)
     extent = None if axis is None else extent_of(axis)
-    return dot if extent is not None and extent % dot.group == 0 and lhs.scope == "global" else None
+    if extent is None or lhs.scope != "global" or not is_constant(func, found):
+        return None
+    return machine.description.widest_dot(lhs.dtype.name, rhs.dtype.name, body.buffer.dtype.name, extent)
 
 
 def is_constant(func: PrimFunc, found: Contraction) -> bool:
