@@ -221,12 +221,10 @@ class ModelTuner:
         recorded = self._graph.records
         self._graph.run(end, self._report)
         found = self._graph.records
-        for each in recorded:
-            if each not in found:  # another option of the decision is faster
-                self._forget(each)
-        for each in found:
-            if each not in recorded:
-                self._store.add(each)
+        for each in (one for one in recorded if one not in found):  # another option is faster
+            self._forget(each)
+        for each in (one for one in found if one not in recorded):
+            self._store.add(each)
 
     def _forget(self, found: Record) -> None:
         self._store.forget(kernel=found.kernel, target=found.target, state=CHOSEN, time=found.time)
