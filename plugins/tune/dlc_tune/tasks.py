@@ -119,9 +119,7 @@ def tasks_of(
             if name not in decided:
                 left_out[name] = "it is not compiled by the schedule rules of its target"
             elif decider is None:
-                left_out[name] = (
-                    "its compiler's decisions are searched with the whole model, which is turned off"
-                )
+                left_out[name] = "its compiler's decisions are searched only with those of graph passes"
             continue
         func, where = seen[key]
         if func.scalars:
