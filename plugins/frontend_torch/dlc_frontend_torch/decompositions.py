@@ -7,6 +7,7 @@ own are kept whole where that makes better kernels (attention, normalization, ac
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from functools import cache
 from typing import Any
 
 import torch
@@ -32,9 +33,14 @@ def for_export(custom: Container[str] = ()) -> Any:
 
 def for_autograd() -> dict[Any, Callable[..., Any]]:
     """The table for AOT autograd. Composite operators are decomposed before it is consulted."""
-    table = core_aten_decompositions()
     kept = {*CONVERTERS, *DRAWN}  # random numbers are those of torch, in its order
-    return {op: rule for op, rule in table.items() if _name(op) not in kept}
+    return {op: rule for op, (name, rule) in _core().items() if name not in kept}
+
+
+@cache
+def _core() -> dict[Any, tuple[str, Callable[..., Any]]]:
+    """torch's decompositions with the operators' names. torch takes long to collect them."""
+    return {op: (_name(op), rule) for op, rule in core_aten_decompositions().items()}
 
 
 def _name(operator: Any) -> str:

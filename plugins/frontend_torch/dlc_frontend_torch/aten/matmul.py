@@ -11,19 +11,14 @@ from dlc_frontend_torch.call import Call
 from dlc_frontend_torch.registry import aten
 
 
-@aten("mm bmm matmul")
+@aten("mm bmm matmul mv")
 def matmul(c: Call, x: Node, y: Node) -> Node:
-    return std.matmul(x, y)
+    return std.matmul(x, y) if len(y.shape) > 1 else c.cast(product(c, x, y), c.dtype)
 
 
 @aten("dot vdot")
 def dot(c: Call, x: Node, y: Node) -> Node:
-    return std.matmul(x, y)
-
-
-@aten("mv")
-def mv(c: Call, x: Node, y: Node) -> Node:
-    return std.matmul(x, y)
+    return c.cast(std.reduce_sum(std.mul(*(c.tensor(each, opmath(c.dtype)) for each in (x, y)))), c.dtype)
 
 
 def plus(c: Call, bias: Node, product: Node, beta: Any, alpha: Any) -> Node:
@@ -39,7 +34,9 @@ def plus(c: Call, bias: Node, product: Node, beta: Any, alpha: Any) -> Node:
 def product(c: Call, x: Node, y: Node) -> Node:
     """The matrix product in the opmath dtype of the result."""
     wide = opmath(c.dtype)
-    return std.matmul(x, y) if wide is x.dtype else std.matmul(x, y, out_dtype=wide)
+    columns = y if len(y.shape) > 1 else std.unsqueeze(y, axes=(1,))
+    made = std.matmul(x, columns) if wide is x.dtype else std.matmul(x, columns, out_dtype=wide)
+    return made if columns is y else std.squeeze(made, axes=(len(made.shape) - 1,))
 
 
 @aten("addmm baddbmm addmv")

@@ -155,17 +155,18 @@ def index_reduce(
     c: Call, x: Node, dim: int, at: Node, source: Node, reduce: str, *, include_self: bool = True
 ) -> Node:
     """Slices of the source, combined with those of x at the indices along a dimension."""
-    axis = c.axis(dim, len(x.shape))
-    shape = [1] * len(x.shape)
+    values = x if x.shape else c.reshape(x, (1,))
+    axis = c.axis(dim, len(values.shape))
+    shape = [1] * len(values.shape)
     shape[axis] = at.shape[0] if at.shape else 1
-    wide = tuple(shape[k] if k == axis else size for k, size in enumerate(x.shape))
+    wide = tuple(shape[k] if k == axis else size for k, size in enumerate(values.shape))
     repeated = c.broadcast(c.reshape(at, tuple(shape)), wide)
     updates = c.reshape(c.tensor(source), wide)
 
     def write(into: Node, values: Node, how: str) -> Node:
         return scattered(c, into, repeated, values, axis, how)
 
-    return _reduced(c, x, updates, reduce, include_self, write)
+    return c.reshape(_reduced(c, values, updates, reduce, include_self, write), x.shape)
 
 
 def _reduced(c: Call, x: Node, updates: Node, reduce: str, include_self: bool, write: Any) -> Node:

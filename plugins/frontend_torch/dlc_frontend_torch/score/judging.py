@@ -83,12 +83,15 @@ def _ready(case: Case) -> _Ready | Outcome | None:
     expected = eager(case)
     if expected is None:
         return None
-    names: tuple[str, ...] = ()
     try:
         module = traced(case)
-        names = tuple(dict.fromkeys(str(each) for each in called(module)))
-        if draws(module):
-            return Outcome(case.dtype, case.index, RANDOM, "", names)
+    except Exception as error:  # noqa: BLE001 (many kinds; torch.compile runs these samples in torch)
+        why = f"torch cannot trace it: {type(error).__name__}"
+        return Outcome(case.dtype, case.index, REFUSED, why)
+    names = tuple(dict.fromkeys(str(each) for each in called(module)))
+    if draws(module):
+        return Outcome(case.dtype, case.index, RANDOM, "", names)
+    try:
         return _Ready(case, names, expected, prepared(module, case.tensors))
     except Exception as error:  # noqa: BLE001 (it is counted)
         return Outcome(case.dtype, case.index, *failure(error), names)
