@@ -1,4 +1,4 @@
-"""Reductions over axes: sums, means, extremes, norms, logic, argmax, cumulative sums.
+"""Reductions over axes: sums, means, extremes, norms, logic, argmax.
 
 `axes` None means all axes.  With `keepdims` reduced axes stay as dims of 1.  Floats of 16 bits accumulate in
 float32; integers keep their dtype and wrap around.  Over no elements a sum is 0, a product 1, a maximum the
@@ -365,74 +365,7 @@ def _arg(largest: bool) -> OpDecl:
 ARGMAX, ARGMIN = _arg(True), _arg(False)
 
 
-def _cumsum_infer(x: TensorType, attrs: Attrs) -> TensorType:
-    axis_of(attrs["axis"], x.ndim)
-    return x
-
-
-def _cumsum_reference(x: NDArray, *, axis: int, exclusive: bool, reverse: bool) -> NDArray:
-    given = np.flip(x, axis) if reverse else x
-    total = np.cumsum(given, axis, dtype=x.dtype)
-    if exclusive:
-        total = np.roll(total, 1, axis)
-        total[(slice(None),) * (axis % x.ndim) + (slice(0, 1),)] = 0
-    return np.flip(total, axis) if reverse else total
-
-
-def _cumsum_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
-    """A scan. State t is the sum of the first t elements."""
-    axis = axis_of(attrs["axis"], x.ndim)
-    steps = x.shape[axis]
-    shape = (steps + 1, *x.shape[:axis], *x.shape[axis + 1 :])
-
-    def element(t: Expr, rest: Sequence[Expr]) -> Expr:
-        index = (*rest[:axis], steps - 1 - t if attrs["reverse"] else t, *rest[axis:])
-        return widen(x[index])
-
-    def longer(t: Expr, *rest: Expr) -> Expr:
-        before = (t - 1, *rest)
-        return state[before] + element(t - 1, rest)
-
-    wide = compute_type(x.dtype)
-    state = te.placeholder(shape, wide, "state")
-    start = compute((1, *shape[1:]), lambda *i: const(0, wide), "start")
-    total = te.scan(start, compute(shape, longer, "step"), state, inputs=[x], name="cumsum")
-
-    def ended(*i: Expr) -> Expr:
-        before = steps - 1 - i[axis] if attrs["reverse"] else i[axis]
-        count = before if attrs["exclusive"] else before + 1
-        index = (count, *i[:axis], *i[axis + 1 :])
-        return narrow(total[index], type_.dtype)
-
-    return compute(x.shape, ended, "cumsum_end")
-
-
-CUMSUM = op(
-    "cumsum",
-    "running sums along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end",
-    ["x"],
-    [Attr("axis", "int"), Attr("exclusive", "bool", False), Attr("reverse", "bool", False)],
-    kind="reduction",
-    infer=of_input(_cumsum_infer, NUMBERS),
-    reference=_cumsum_reference,
-    lower=_cumsum_lower,
-    dtypes=NUMBERS,
-    samples=tuple(
-        Sample((Tensor((3, 6)),), {"axis": axis, "exclusive": exclusive, "reverse": reverse})
-        for axis, exclusive, reverse in (
-            (1, False, False),
-            (0, True, False),
-            (-1, False, True),
-            (1, True, True),
-        )
-    ),
-    error_samples=[
-        ErrorSample((Tensor((2,)),), {"axis": 1}, "out of range"),
-        wrong_dtype("bool", attrs={"axis": 0}),
-    ],
-)
-
 OPS = (
     REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_L1, REDUCE_L2, REDUCE_SUMSQUARE,
-    REDUCE_LOGSUM, REDUCE_LOGSUMEXP, REDUCE_ANY, REDUCE_ALL, ARGMAX, ARGMIN, CUMSUM,
+    REDUCE_LOGSUM, REDUCE_LOGSUMEXP, REDUCE_ANY, REDUCE_ALL, ARGMAX, ARGMIN,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 from dlc_core.graph.node import Node
 from dlc_core.ir.types import Dim
 from dlc_core.op.std import BY_NAME as OPS
+from dlc_core.op.std import scans
 
 Order = tuple[int, ...]
 Renamed = tuple[Mapping[str, Any], Order]
@@ -159,7 +160,7 @@ def _rules() -> dict[Any, Rename]:
             table[decl] = _same
         elif decl.name.startswith("reduce_"):
             table[decl] = _reduction
-    for name in ("softmax", "log_softmax", "lrn", "cumsum", "repeat"):
+    for name in ("softmax", "log_softmax", "lrn", "repeat", *(decl.name for decl in scans.OPS)):
         table[OPS[name]] = _axis("axis")
     for name in ("argmax", "argmin"):
         table[OPS[name]] = _extreme

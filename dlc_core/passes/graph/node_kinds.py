@@ -70,7 +70,7 @@ def interpolates(value: Node) -> bool:
 
 def is_windowed(value: Node) -> bool:
     """Whether a reduction may read each element of its input for several results."""
-    return "kernel" in value.attrs or value.op.name in ("lrn", "cumsum")
+    return "kernel" in value.attrs or value.op.name == "lrn" or value.op.name.startswith("cum")
 
 
 def _count(shape: Sequence[Dim]) -> int | None:
