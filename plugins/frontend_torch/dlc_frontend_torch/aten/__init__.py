@@ -4,7 +4,9 @@ from dlc_frontend_torch.aten import (
     bits,
     comparison,
     convolution,
+    counting,
     creation,
+    distances,
     dropout,
     higher_order,
     indexing,
@@ -16,6 +18,7 @@ from dlc_frontend_torch.aten import (
     shape,
     slicing,
     sorting,
+    special,
     symbolic,
 )
 
@@ -23,7 +26,9 @@ __all__ = [
     "bits",
     "comparison",
     "convolution",
+    "counting",
     "creation",
+    "distances",
     "dropout",
     "higher_order",
     "indexing",
@@ -35,5 +40,6 @@ __all__ = [
     "shape",
     "slicing",
     "sorting",
+    "special",
     "symbolic",
 ]

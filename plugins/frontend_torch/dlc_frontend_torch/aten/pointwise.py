@@ -12,7 +12,7 @@ from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_torch.aten.promotion import computed
 from dlc_frontend_torch.call import Call, Operand
-from dlc_frontend_torch.registry import aten
+from dlc_frontend_torch.registry import aten, converter
 
 _UNARY = {
     "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
@@ -238,3 +238,8 @@ def addcmul(c: Call, x: Node, a: Node, b: Node, *, value: Any = 1) -> Node:
 @aten("addcdiv")
 def addcdiv(c: Call, x: Node, a: Node, b: Node, *, value: Any = 1) -> Node:
     return computed(c, lambda x, a, b: std.add(x, std.div(std.mul(c.tensor(value, a.dtype), a), b)), x, a, b)
+
+
+@converter("prims.convert_element_type")
+def convert_element_type(c: Call, x: Node, *_: Any) -> Node:
+    return c.cast(x, c.dtype)

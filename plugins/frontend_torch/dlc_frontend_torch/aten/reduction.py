@@ -142,6 +142,27 @@ def _moments(c: Call, x: Node, dim: Any, correction: Any, keepdim: bool) -> tupl
     return c.cast(variance, x.dtype), c.cast(mean, x.dtype)
 
 
+def norm(c: Call, x: Node, order: Any, axes: tuple[int, ...], keepdim: bool = False) -> Node:
+    """The norm over axes: 0 counts the elements that are not 0, infinity is the largest one."""
+    kind = x.dtype
+    size = std.abs(x)
+
+    def reduced(op: Callable[..., Node], value: Node) -> Node:
+        return op(value, axes=axes, keepdims=keepdim)
+
+    if order == 0:
+        return reduced(std.reduce_sum, c.cast(std.not_equal(size, c.const(0, kind)), kind))
+    if order == float("inf"):
+        # The norm of no elements is 0.
+        return std.maximum(reduced(std.reduce_max, size), c.const(0, kind))
+    if order == float("-inf"):
+        return reduced(std.reduce_min, size)
+    if order in (1, 2):
+        return reduced(std.reduce_l2 if order == 2 else std.reduce_sum, size)
+    total = reduced(std.reduce_sum, std.pow(size, c.const(order, kind)))
+    return std.pow(total, c.const(1 / order, kind))
+
+
 @aten("linalg_vector_norm")
 def vector_norm(
     c: Call,
@@ -153,27 +174,7 @@ def vector_norm(
     dtype: Any = None,
     **given: Any,
 ) -> Node:
-    order = given.get("ord", order)
-    kind = opmath(c.dtype)
-    axes = c.axes(dim, len(x.shape))
-    size = std.abs(c.tensor(x, kind))
-
-    def reduced(op: Callable[..., Node], value: Node) -> Node:
-        return op(value, axes=axes, keepdims=keepdim)
-
-    if order == float("inf"):
-        made = reduced(std.reduce_max, size)
-    elif order == float("-inf"):
-        made = reduced(std.reduce_min, size)
-    elif order == 0:
-        made = reduced(std.reduce_sum, c.cast(std.not_equal(size, c.const(0, kind)), kind))
-    elif order == 1:
-        made = reduced(std.reduce_sum, size)
-    elif order == 2:
-        made = reduced(std.reduce_l2, size)
-    else:
-        power, root = c.tensor(order, kind), c.tensor(1 / order, kind)
-        made = std.pow(reduced(std.reduce_sum, std.pow(size, power)), root)
+    made = norm(c, c.tensor(x, opmath(c.dtype)), given.get("ord", order), c.axes(dim, len(x.shape)), keepdim)
     return c.cast(made, c.dtype)
 
 

@@ -46,7 +46,7 @@ def _outcome(info: Any, case: Case, options: Options) -> Outcome | None:
         return None
     torch._dynamo.reset()
     dlc_core.torch.reset()
-    compiled = torch.compile(case.function, backend="dlc", options={"target": options.target})
+    compiled = torch.compile(case.function, backend="dlc", fullgraph=True, options={"target": options.target})
     try:
         made = _with_gradients(case, compiled)
     except Exception as error:  # noqa: BLE001 (it is counted)
