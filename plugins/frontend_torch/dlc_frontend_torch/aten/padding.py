@@ -1,4 +1,4 @@
-"""Paddings, and their gradients."""
+"""Paddings by mirror images and by the edge, and their gradients."""
 
 from __future__ import annotations
 
@@ -22,18 +22,6 @@ def _by_dims(rank: int, pads: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     for number in range(len(pads) // 2):
         begins[rank - 1 - number], ends[rank - 1 - number] = pads[2 * number : 2 * number + 2]
     return begins, ends
-
-
-@aten("constant_pad_nd")
-def constant_pad_nd(c: Call, x: Node, pads: Sequence[Any], value: Any = 0) -> Node:
-    if isinstance(value, complex):
-        raise c.unsupported("a complex number")
-    begins, ends = _by_dims(len(x.shape), pads)
-    if not x.dtype.is_float:
-        value = int(value)
-        if abs(value) > 1 << 53:
-            raise c.unsupported(f"a border of {value}")
-    return std.pad(x, pads=(*begins, *ends), value=float(value))
 
 
 def _add_padding(kind: str, spatial: int) -> None:
