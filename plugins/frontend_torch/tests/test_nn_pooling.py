@@ -17,7 +17,7 @@ torch.manual_seed(0)
     ],
 )
 @pytest.mark.parametrize("values", ["random", "equal", "infinite", "nan"])
-def test_max_pool_with_places(same_as_eager, options, values):
+def test_max_pool_with_indices(same_as_eager, options, values):
     x = torch.randn(2, 3, 8, 9)
     if values == "equal":
         x = torch.randint(0, 2, x.shape).float()

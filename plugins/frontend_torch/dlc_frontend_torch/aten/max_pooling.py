@@ -1,6 +1,6 @@
-"""Maximum pools with the places of the maxima, and their gradients.
+"""Maximum pools with the positions of the maxima, and their gradients.
 
-The place is that of the first maximum in a window, or of the last NaN. It is an index into the flattened
+The index is that of the first maximum in a window, or of the last NaN. It is an index into the flattened
 spatial dims of the input.
 """
 
@@ -39,24 +39,24 @@ class Axis:
     step: int
 
     @property
-    def places(self) -> Any:
+    def positions(self) -> Any:
         """The index of each tap of each window, [windows, taps]."""
         return np.array(self.begins, np.int64)[:, None] + np.arange(self.taps) * self.step
 
     @property
     def inside(self) -> Any:
         """Which taps belong to their window, [windows, taps]."""
-        return (self.places >= 0) & (self.places < np.array(self.ends, np.int64)[:, None])
+        return (self.positions >= 0) & (self.positions < np.array(self.ends, np.int64)[:, None])
 
     @property
     def clipped(self) -> Any:
-        """`places` with those outside moved to the ends of the axis."""
-        return self.places.clip(0, max(self.size - 1, 0))
+        """`positions` with those outside moved to the ends of the axis."""
+        return self.positions.clip(0, max(self.size - 1, 0))
 
     @property
     def first(self) -> Any:
         """The first element of each window."""
-        return self.places[np.arange(len(self.begins)), self.inside.argmax(1)]
+        return self.positions[np.arange(len(self.begins)), self.inside.argmax(1)]
 
 
 def _regular(
@@ -93,10 +93,10 @@ def _on_axis(values: Any, axis: int, rank: int) -> Any:
     return values.reshape([len(values) if place == axis else 1 for place in range(rank)])
 
 
-def _flat(axes: Sequence[Axis], places: Sequence[Any]) -> Any:
+def _flat(axes: Sequence[Axis], positions: Sequence[Any]) -> Any:
     """Indices into the flattened spatial dims, from arrays of the windows of each axis."""
     made: Any = 0
-    for number, (axis, found) in enumerate(zip(axes, places, strict=True)):
+    for number, (axis, found) in enumerate(zip(axes, positions, strict=True)):
         made = made * axis.size + _on_axis(found, number, len(axes))
     return np.asarray(made, np.int64)
 
@@ -111,27 +111,27 @@ def _taken(c: Call, x: Node, axes: Sequence[Axis], tap: Sequence[int]) -> Node:
 
 
 def _compared(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
-    """The maxima and their places, by comparisons of the elements of the windows in order."""
+    """The maxima and their positions, by comparisons of the elements of the windows in order."""
     best = index = None
     for tap in itertools.product(*(range(axis.taps) for axis in axes)):
         value = _taken(c, x, axes, tap)
-        places = _flat(axes, [axis.places[:, place] for axis, place in zip(axes, tap, strict=True)])
+        positions = _flat(axes, [axis.positions[:, place] for axis, place in zip(axes, tap, strict=True)])
         if best is None or index is None:
-            # If all elements are -inf, the place is that of the first one in the window.
+            # If all elements are -inf, the index is that of the first one in the window.
             first = _flat(axes, [axis.first for axis in axes])
             best, index = value, c.broadcast(c.const(first, "int64"), value.shape)
             continue
         better = std.greater(value, best)
         if x.dtype.is_float:
             better = std.logical_or(better, std.isnan(value))
-        best, index = std.where(better, value, best), std.where(better, c.const(places, "int64"), index)
+        best, index = std.where(better, value, best), std.where(better, c.const(positions, "int64"), index)
     assert best is not None
     assert index is not None
     return best, index
 
 
 def _searched(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
-    """The maxima and their places, by a reduction over gathered windows."""
+    """The maxima and their positions, by a reduction over gathered windows."""
     rank = len(axes)
     made, inside = x, np.array(True)
     for number, axis in enumerate(axes):
@@ -164,7 +164,7 @@ def _searched(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
     return best, std.where(std.equal(best, _lowest(c, x)), first, index)
 
 
-def _with_places(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
+def _with_indices(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
     if math.prod(axis.taps for axis in axes) <= MAX_UNROLLED:
         return _compared(c, x, axes)
     return _searched(c, x, axes)
@@ -183,7 +183,7 @@ def _max_pool(
     if is_used(c, 1):
         sizes, counts = (sizes_of(c, each, spatial) for each in (full.shape, best.shape))
         axes = _regular(sizes, counts, window, strides, pads, steps)
-        index = as_given(_with_places(c, full, axes)[1], x)
+        index = as_given(_with_indices(c, full, axes)[1], x)
     return as_given(best, x), index
 
 
@@ -206,7 +206,7 @@ def max_pool3d_with_indices(
 def _adaptive_max_pool(c: Call, x: Node, counts: Any, spatial: int) -> tuple[Node, Node]:
     full = batched(x, spatial)
     axes = _adaptive(sizes_of(c, x.shape, spatial), c.numbers(counts, "an adaptive pool of a size"))
-    best, index = _with_places(c, full, axes)
+    best, index = _with_indices(c, full, axes)
     return as_given(best, x), as_given(index, x)
 
 

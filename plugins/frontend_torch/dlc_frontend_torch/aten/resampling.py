@@ -1,6 +1,6 @@
 """Interpolations to other sizes, and their gradients.
 
-Linear and cubic interpolation are the op `resize`. The places that nearest interpolation reads, and the
+Linear and cubic interpolation are the op `resize`. The indices that nearest interpolation reads, and the
 matrices of antialiased interpolation and of gradients, are found at compile time: torch interpolates the unit
 vectors along each axis. So its rounding is kept.
 """
@@ -91,12 +91,12 @@ def _along(c: Call, mode: Mode, x: Node, axis: int, result: Any, corners: bool, 
     matrix = _matrix(mode, size, wanted, scale, corners, x.dtype.bits == 64)
     if mode.resize is None:
         return along(x, axis, matrix)
-    places = matrix.argmax(1)
+    positions = matrix.argmax(1)
     exact = mode.names[1].endswith("exact1d")
     numbers = np.arange(wanted)
     even = ((2 * numbers + 1) * size) // (2 * wanted) if exact else numbers * size // wanted
-    if not (places == even).all():
-        return std.gather(x, constant(places), axis=axis)
+    if not (positions == even).all():
+        return std.gather(x, constant(positions), axis=axis)
     return std.resize(
         x, axes=(axis,), sizes=(wanted,), mode="nearest",
         coordinates="half_pixel" if exact else "asymmetric",
