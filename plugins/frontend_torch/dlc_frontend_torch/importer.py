@@ -153,9 +153,9 @@ class Importer:
         if call.op in DRAWN:
             return self.draw(call, TensorType(call.shape, call.dtype))
         find = self._custom.get(call.op) or CONVERTERS.get(call.op)
+        _check_dtypes(call)
         if find is None:
             raise UnsupportedError(f"{call.op} has no converter", spans=[span_of(call.node)])
-        _check_dtypes(call)
         args = [self.resolve(each) for each in call.node.args]
         made = find(call, *args, **{key: self.resolve(each) for key, each in call.node.kwargs.items()})
         if isinstance(call.value, torch.Tensor):

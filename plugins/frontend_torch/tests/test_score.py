@@ -1,18 +1,19 @@
 """The score of OpInfo samples counts right, wrong and refused ones."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
-from dlc_frontend_torch.aten import pointwise
 from dlc_frontend_torch.registry import CONVERTERS
 from dlc_frontend_torch.score import __main__ as command
+from dlc_frontend_torch.score.comparing import Tolerance
 from dlc_frontend_torch.score.judging import Options, outcomes
 from dlc_frontend_torch.score.results import Outcome, Score
 from dlc_frontend_torch.score.samples import operators
 from dlc_frontend_torch.score.table import core_operators, totals
+from dlc_frontend_torch.score.ties import same_elements
 
-assert pointwise
 OPTIONS = Options(("float32",), limit=3)
 
 
@@ -70,3 +71,18 @@ def test_the_command_reads_its_file(tmp_path, capsys):
     assert "| exp | 0 | 1 | 0 | 0 | a difference |" in printed
     assert "| aten.exp.default | 0 | 1 | 0 | 0 |" in printed
     assert command.main(["no_such_operator"]) == 2
+
+
+def test_tolerances_are_those_of_the_operator():
+    override = SimpleNamespace(d={torch.float32: 0.5})
+    info = SimpleNamespace(decorators=[SimpleNamespace(decorators=[override], device_type=None)])
+    assert Tolerance.of(info, torch.float32) == Tolerance(1.3e-6, 0.5)
+    assert Tolerance.of(info, torch.float64) == Tolerance(1e-7, 1e-7)
+
+
+def test_indices_of_equal_elements_may_differ():
+    x = torch.tensor([3, 1, 3, 2])
+    values, wanted = torch.tensor([3, 3]), torch.tensor([0, 2])
+    assert same_elements(x, (values, torch.tensor([2, 0])), (values, wanted))
+    assert not same_elements(x, (values, torch.tensor([2, 2])), (values, wanted))
+    assert not same_elements(x, (values, torch.tensor([2, 3])), (values, wanted))

@@ -27,9 +27,12 @@ class Tolerance:
         for decoration in info.decorators:
             device = getattr(decoration, "device_type", None)
             for each in getattr(decoration, "decorators", ()):
-                given = getattr(each, "d", {}).get(dtype)  # a toleranceOverride
-                if given is not None and device in (None, "cpu"):
-                    relative, absolute = max(relative, given.rtol), max(absolute, given.atol)
+                given = getattr(each, "d", {}).get(dtype)
+                if given is None or device not in (None, "cpu"):
+                    continue
+                # A precisionOverride has absolute tolerances alone.
+                relative = max(relative, getattr(given, "rtol", 0.0))
+                absolute = max(absolute, getattr(given, "atol", given))
         return Tolerance(relative, absolute)
 
 
