@@ -18,6 +18,16 @@ def test_batch_norm_in_training(same_as_eager, shape):
     same_as_eager(f, torch.randn(shape), torch.randn(3), torch.randn(3), rtol=1e-4, atol=1e-4)
 
 
+def test_batch_norm_of_narrow_floats(same_as_eager):
+    start = torch.randn(3).bfloat16(), torch.rand(3).bfloat16()
+
+    def f(x):
+        mean, var = (each.clone() for each in start)
+        return fn.batch_norm(x, mean, var, training=True), mean, var
+
+    same_as_eager(f, torch.randn(4, 3, 5).bfloat16(), gradients=False, rtol=2e-2, atol=2e-2)
+
+
 def test_batch_norm_forms(same_as_eager):
     x, mean, var = torch.randn(4, 3, 5), torch.randn(3), torch.rand(3) + 0.5
     same_as_eager(lambda x: fn.batch_norm(x, mean, var), x)

@@ -103,14 +103,11 @@ def _batch_norm(
     results = [_result(c, index, each) for index, each in enumerate((made, *saved))]
     if mean is None or var is None:
         return results, []
-    if not training:
-        return results, [mean, var]
-    new = (own_mean, _unbiased(c, x, own_var))
-    running = [
-        c.cast(_running(c, old, each, momentum), old.dtype)
-        for old, each in zip((mean, var), new, strict=True)
-    ]
-    return results, running
+    found = [mean, var]
+    if training:
+        new = (own_mean, _unbiased(c, x, own_var))
+        found = [_running(c, old, each, momentum) for old, each in zip(found, new, strict=True)]
+    return results, [c.cast(each, c.dtype_of(want)) for each, want in zip(found, c.value[-2:])]
 
 
 @aten("_native_batch_norm_legit_functional")
