@@ -34,6 +34,9 @@ def test_paddings(same_as_eager, mode, pads):
         fn.gelu,
         lambda x: fn.gelu(x, approximate="tanh"),
         fn.silu,
+        fn.relu,
+        fn.hardswish,
+        fn.mish,
         lambda x: fn.softmax(x, 1),
         lambda x: fn.log_softmax(x, 0),
     ],
@@ -64,3 +67,10 @@ def test_exported_interpolation(mode, options):
     x = torch.randn(2, 3, 5, 6)
     found = dlc.compile(Model(), example_inputs=(x,))(x.numpy())
     torch.testing.assert_close(torch.from_numpy(found), Model()(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"ignore_index": 2}, {"reduction": "sum"}, {"reduction": "none"}])
+@pytest.mark.parametrize("shape", [(5, 4), (2, 4, 3, 3)])
+def test_cross_entropy(same_as_eager, options, shape):
+    target, weight = torch.randint(0, 4, (shape[0], *shape[2:])), torch.rand(4)
+    same_as_eager(lambda x: fn.cross_entropy(x, target, weight, **options), torch.randn(shape))
