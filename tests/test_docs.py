@@ -4,16 +4,22 @@ Blocks of one document run in order, in one process and one folder with small ge
 as they are, lines of bash blocks that call `dlc` through the command line.  Nothing else of a bash block is
 run; a block that has such lines stands right after a comment `<!-- not run: reason -->`.  A block of text
 right after `<!-- prints -->` is compared with what the Python block before it prints.
+
+A block right after `<!-- needs: DISTRIBUTION -->` runs only where that package is installed.  In a bash
+block, `pip install -e FOLDER` makes the plugins of a folder that was written before known, as if it were
+installed.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +40,13 @@ DOCUMENTS = sorted(
     )
     for path in ROOT.glob(pattern)
 )
+TORCH_WARNS = "ignore:`isinstance(treespec:FutureWarning"
+"""A warning of torch about its own code."""
 RUN = ("python", "bash")
 SHOWN = ("text", "toml", "c", "js", "json", "ini")
 """Languages of blocks that are only shown."""
 MARK = re.compile(r"<!-- not run: (\S.*) -->")
+NEEDS = re.compile(r"<!-- needs: (\S+) -->")
 PRINTS = "<!-- prints -->"
 """Stands before a block of text that is what the Python block before it prints."""
 
@@ -67,26 +76,34 @@ tagger (float[batch, tokens, 32] x) => (float[batch, tokens, 5] tags)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, where its first line stands, its lines, why it is not run, and whether it
-    is what the block before it prints."""
+    """A fenced block: its language, where its first line stands, its lines, why it is not run, whether it is
+    what the block before it prints, and the distribution that it needs."""
 
     language: str
     line: int
     lines: tuple[str, ...]
     reason: str
     printed: bool = False
+    needs: str = ""
+
+    @property
+    def can_run(self) -> bool:
+        """Whether what it needs is installed."""
+        return not self.needs or any(found.metadata["Name"] == self.needs for found in distributions())
 
 
 def blocks(text: str) -> Iterator[Block]:
     lines = text.split("\n")
-    index, reason, printed = 0, "", False
+    index, reason, printed, needs = 0, "", False, ""
     while index < len(lines):
         line = lines[index]
         mark = MARK.fullmatch(line.strip())
         if line.startswith("```"):
             end = next(i for i in range(index + 1, len(lines)) if lines[i].rstrip() == "```")
-            yield Block(line[3:].strip(), index + 1, tuple(lines[index + 1 : end]), reason, printed)
+            yield Block(line[3:].strip(), index + 1, tuple(lines[index + 1 : end]), reason, printed, needs)
             index = end
+        needed = NEEDS.fullmatch(line.strip())
+        needs = needed.group(1) if needed else "" if line.strip() else needs
         reason = mark.group(1) if mark else "" if line.strip() else reason
         printed = line.strip() == PRINTS or (printed and not line.strip())
         index += 1
@@ -101,7 +118,7 @@ def complaints(name: str, text: str) -> list[str]:
         if block.language not in (*RUN, *SHOWN):
             found.append(f"{where}: a block of language {block.language!r}")
         if block.language == "bash" and not block.reason:
-            other = [line for line in commands(block) if not line.startswith("dlc ")]
+            other = [line for line in commands(block) if not line.startswith(("dlc ", "pip install -e dlc-"))]
             found += [f"{where}: {line!r} is not run, and no comment says why" for line in other]
         if block.reason and block.language not in RUN:
             found.append(f"{where}: blocks of language {block.language!r} are never run")
@@ -124,6 +141,8 @@ def program(text: str) -> str:
     out = [""] * (len(text.split("\n")) + 1)
     out[0] = "from run_dlc import begin_output, check_output, run_dlc"
     for block in blocks(text):
+        if not block.can_run:
+            continue
         if block.printed:
             out[block.line - 1] = f"check_output({list(block.lines)})"
         if block.reason or block.language not in RUN:
@@ -138,8 +157,10 @@ def program(text: str) -> str:
 
 RUN_DLC = """
 import io
+import re
 import shlex
 import sys
+from pathlib import Path
 
 from dlc_core.cli.main import main
 
@@ -160,6 +181,11 @@ def check_output(expected):
 
 
 def run_dlc(command):
+    if command.startswith("pip install"):
+        package = Path(shlex.split(command)[-1]).resolve()
+        sys.path.insert(0, str(package))
+        entry_points(package, Path.cwd())
+        return
     code = main(shlex.split(command)[1:])
     assert code == 0, f"exit code {code}: {command}"
 """
@@ -191,7 +217,7 @@ def test_blocks_of_a_document_run(
     for file, data in models.items():
         (tmp_path / file).write_bytes(data)
     np.save(tmp_path / "image.npy", np.random.default_rng(1).random((1, 3, 224, 224), np.float32))
-    (tmp_path / "run_dlc.py").write_text(RUN_DLC, encoding="utf-8")
+    (tmp_path / "run_dlc.py").write_text(RUN_DLC + inspect.getsource(entry_points), encoding="utf-8")
     script = tmp_path / f"{Path(name).stem}.py"
     script.write_text(text, encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DLC_")}
@@ -206,7 +232,7 @@ def test_blocks_of_a_document_run(
         "NO_COLOR": "1",
     }
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-W", "error", "-W", TORCH_WARNS, str(script)],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

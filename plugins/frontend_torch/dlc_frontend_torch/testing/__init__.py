@@ -1,0 +1,1 @@
+"""Networks of torch for tests, documents and benchmarks."""
