@@ -68,8 +68,8 @@ def __getattr__(name: str) -> Any:
 
 def _of_plugin(name: str) -> Any:
     """The object that a plugin declares for this name; see the hook `dlc_namespaces`."""
-    # `from dlc_core import part` asks here first. Plugins do so while they are imported, so only a name that is
-    # no part of the core asks for the plugins.
+    # `from dlc_core import part` asks here first. Plugins do so while they are imported, so only a name that
+    # is no part of the core asks for the plugins.
     if not name.startswith("_") and importlib.util.find_spec(f"dlc_core.{name}") is None:
         known = importlib.import_module("dlc_core.plugin.registry").registry().namespaces
         if name in known:

@@ -66,3 +66,15 @@ def test_what_dlc_lacks_runs_in_torch():
 def test_unknown_options_are_refused():
     with pytest.raises(Exception, match="no option 'taget'"):
         torch.compile(mlp(), backend="dlc", options={"taget": "llvm"})(torch.randn(1, 8))
+
+
+def test_sizes_that_no_input_has():
+    def f(x, n):
+        y = torch.nn.functional.conv1d(x, torch.ones(1, 1, 3), stride=2)
+        return torch.linalg.eigvalsh(y[0] @ y[0].T).relu() + y.relu().sum() + n * y.shape[2]
+
+    compiled = torch.compile(f, backend="dlc", dynamic=True)
+    for size, n in ((9, 2), (12, 3), (33, 5)):
+        x = torch.randn(1, 1, size)
+        torch.testing.assert_close(compiled(x, n), f(x, n), rtol=1e-4, atol=1e-4)
+    assert len(dlc.torch.report().graphs) == 1

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
+import sympy
 import torch
 from torch.fx import GraphModule
 from torch.fx.passes.split_module import split_module
@@ -46,18 +48,45 @@ def divided(
         for index, node in enumerate(n for n in split.graph.nodes if n.op == "placeholder")
         if index in static
     }
+    sources = _sources(split)
     count = 0
-    for node in split.graph.nodes:
+    for node in list(split.graph.nodes):
         if node.op != "call_module" or int(node.target.rsplit("_", 1)[1]) in in_torch:
             continue
         part = getattr(split, node.target)
         own = {index: constants[each] for index, each in enumerate(node.args) if each in constants}
         try:
-            setattr(split, node.target, _AsModule(Part(part, own, options)))
+            made = Part(part, own, options, tuple(sources))
+            setattr(split, node.target, _AsModule(made))
+            with split.graph.inserting_before(node):
+                node.args = (*node.args, *(sources[symbol](split.graph) for symbol in made.outer))
             count += 1
         except Unsupported:
             continue  # types that only this part's border shows: it stays in torch
+    split.recompile()
     return split, count
+
+
+def _sources(module: GraphModule) -> dict[sympy.Symbol, Callable[[Any], Any]]:
+    """For each symbol that the inputs of a graph have, a function that adds the node of its value."""
+    found: dict[sympy.Symbol, Callable[[Any], Any]] = {}
+    for node in module.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
+            found[value.node.expr] = partial(_itself, node)
+        for axis, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                found.setdefault(size.node.expr, partial(_size_node, node, axis))
+    return found
+
+
+def _itself(node: Any, graph: Any) -> Any:
+    del graph
+    return node
+
+
+def _size_node(node: Any, axis: int, graph: Any) -> Any:
+    return graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
 
 
 class _AsModule(torch.nn.Module):  # type: ignore[misc]

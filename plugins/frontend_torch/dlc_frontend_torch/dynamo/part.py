@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import sympy
 import torch
 from torch.fx import GraphModule
 
 from dlc_core import driver
 from dlc_core.diag import DlcError
 from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
+from dlc_core.ir.dtype import DType
+from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_frontend_torch.custom import importers_for
@@ -34,12 +38,24 @@ class Unsupported(Exception):
 class Part:
     """Compiles a graph and calls it on tensors. `static` are values of placeholders that become constants.
 
+    `known` are symbols whose values the caller can give as further arguments. `outer` are those of them that
+    the graph needs: symbols that no shape of its own inputs has.
+
     Raises Unsupported if some of its nodes cannot be imported.
     """
 
-    def __init__(self, module: GraphModule, static: Mapping[int, torch.Tensor], options: Options) -> None:
+    def __init__(
+        self,
+        module: GraphModule,
+        static: Mapping[int, torch.Tensor],
+        options: Options,
+        known: Collection[sympy.Symbol] = (),
+    ) -> None:
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
-        self._sizes = Sizes([node.meta.get("val") for node in places])
+        examples = [node.meta.get("val") for node in places]
+        own = Sizes(examples)
+        self.outer = [s for s in sorted(_symbols_of(module), key=str) if s in known and not own.knows(s)]
+        self._sizes = Sizes(examples, self.outer)
         with using_context(GraphContext()):
             self._import(module, places, static)
         found = next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0]
@@ -68,7 +84,9 @@ class Part:
         self._params: list[Node] = []
         self._inputs: list[int] = []
         """The argument of each param; random numbers are further arguments after those of the graph."""
-        self._count = len(places)
+        self._count = len(places) + len(self.outer)
+        self._carried: list[sympy.Symbol] = []
+        """Symbols that are no dim of an input; further inputs have them, in this order."""
         values: list[Any] = []
         for index, place in enumerate(places):
             value = place.meta.get("val")
@@ -85,6 +103,14 @@ class Part:
                 values.append(own)
             else:
                 values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
+        bare = {d for own in self._params for d in own.shape if isinstance(d, Var)}
+        for symbol in sorted(_symbols_of(module), key=str):
+            dim = symbols.symbol(symbol)
+            if self._sizes.knows(symbol) and isinstance(dim, Var) and dim not in bare:
+                # No shape has the dim itself: an array without elements does.
+                self._params.append(param(f"size_{symbol}", TensorType((dim, 0), DType("bool"))))
+                self._inputs.append(-1)
+                self._carried.append(symbol)
         results = importer.converted(values)
         if importer.problems:
             raise Unsupported(importer.problems, importer.combined())
@@ -133,13 +159,31 @@ class Part:
         if self._draws:
             arguments += tuple(draw(arguments) for draw in self._draws)
         if self._exe is not None:
-            arrays = [as_array(arguments[index]) for index in self._inputs]
+            carried = iter(self._carried)
+            arrays = [
+                as_array(arguments[index])
+                if index >= 0
+                else np.empty((self._sizes.symbol(next(carried), arguments), 0), np.bool_)
+                for index in self._inputs
+            ]
             made = self._exe._call(arrays)
             results = [as_tensor(array, kind) for array, kind in zip(made, self._kinds)]
         outputs = tuple(find(arguments, results) for find in self._outputs)
         for index, position in self._writes:
             arguments[index].copy_(results[position])
         return outputs
+
+
+def _symbols_of(module: GraphModule) -> set[sympy.Symbol]:
+    """The symbols in the sizes of a graph's values."""
+    found: set[sympy.Symbol] = set()
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+        for size in sizes:
+            if isinstance(size, torch.SymInt):
+                found |= size.node.expr.free_symbols
+    return found
 
 
 def _ranges(places: Sequence[Any]) -> Mapping[Any, Any]:

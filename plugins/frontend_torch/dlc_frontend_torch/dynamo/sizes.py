@@ -12,10 +12,11 @@ import torch
 class Sizes:
     """Where each symbol of a graph is found in the arguments of a call.
 
-    `examples` are the fake values of the graph's placeholders.
+    `examples` are the fake values of the graph's placeholders. The values of the symbols `outer` are further
+    arguments after these.
     """
 
-    def __init__(self, examples: Sequence[Any]) -> None:
+    def __init__(self, examples: Sequence[Any], outer: Sequence[sympy.Symbol] = ()) -> None:
         self._places: dict[sympy.Symbol, tuple[int, int]] = {}
         for index, value in enumerate(examples):
             if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
@@ -25,16 +26,25 @@ class Sizes:
                 if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
                     self._places.setdefault(size.node.expr, (index, axis))
 
+        for index, symbol in enumerate(outer, len(examples)):
+            self._places.setdefault(symbol, (index, -1))
+
+    def knows(self, symbol: sympy.Symbol) -> bool:
+        """Whether an argument has the symbol."""
+        return symbol in self._places
+
     def value(self, size: Any, arguments: Sequence[Any]) -> int:
         """The number that a size of the graph is in a call with these arguments."""
         if isinstance(size, int):
             return size
         expr = size.node.expr
-        known = {}
-        for symbol in expr.free_symbols:
-            index, axis = self._places[symbol]
-            known[symbol] = arguments[index] if axis < 0 else arguments[index].shape[axis]
-        return int(expr.xreplace({symbol: sympy.Integer(number) for symbol, number in known.items()}))
+        known = {symbol: sympy.Integer(self.symbol(symbol, arguments)) for symbol in expr.free_symbols}
+        return int(expr.xreplace(known))
+
+    def symbol(self, symbol: sympy.Symbol, arguments: Sequence[Any]) -> int:
+        """The value of a symbol that an argument has."""
+        index, axis = self._places[symbol]
+        return int(arguments[index] if axis < 0 else arguments[index].shape[axis])
 
 
 __all__ = ["Sizes"]
