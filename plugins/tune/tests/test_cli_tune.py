@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 from dataclasses import replace
@@ -9,11 +10,13 @@ from dataclasses import replace
 import pytest
 from dlc_tune import tuner
 from dlc_tune.cli import tune as command
+from dlc_tune.cli.live import table
 from dlc_tune.graph_search import Decided
 from dlc_tune.measuring.comparing import Ratios
 from dlc_tune.measuring.job import OK, Outcome
 from dlc_tune.model import INTERRUPTED, Line, ModelResult, Progress
 from dlc_tune.search import Result
+from rich.console import Console
 
 import dlc_core
 from dlc_core.cli.main import main
@@ -104,6 +107,25 @@ def test_a_small_budget_leaves_decisions_of_graph_passes_out(tmp_path, monkeypat
     for seconds, count in ((5, 0), (30, 1)):
         tuner.tune("model.onnx", "llvm", seconds=seconds, keep=False, graph=True)
         assert len(made) == count
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 12), (100, 30), (100, 4)])
+def test_the_table_fits_the_terminal(width, height):
+    lines = tuple(Line(f"fused_convolution_relu_{number}", 1.0, 0.9, 8, "searched") for number in range(20))
+    out = Console(file=io.StringIO(), width=width, height=height)
+    out.print(table(Progress(lines, 1.0, 9.0, "searching a kernel"), width, height, 2.0))
+    printed = out.file.getvalue().splitlines()
+    assert len(printed) <= max(height, 5)
+    assert all(len(line) <= width for line in printed)
+    assert "fused_convolution_relu_0" in printed[1]
+    assert ("0.900" if width == 40 else "0.9000") in printed[1]
+    assert "7 s left" in " ".join(printed)
+
+
+def test_a_narrow_terminal_gets_lines_in_place_of_a_table(dlc, called, monkeypatch):
+    monkeypatch.setattr(command, "console", lambda: Console(width=40))
+    out = dlc("tune", "model.onnx", "--no-progress")
+    assert "product: 8 trials, 1 failed: no candidate came near" in " ".join(out.split())
 
 
 @pytest.fixture

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 
 from dlc_core.cli.arrays import read_arrays
 from dlc_core.cli.options import (
@@ -38,15 +34,14 @@ from dlc_core.cli.options import (
 from dlc_core.cli.tables import print_records
 from dlc_core.diag import UsageError
 from dlc_core.plugin.registry import registry
+from dlc_tune.cli.live import NARROW, live
 from dlc_tune.cli.stopping import stoppable
-from dlc_tune.model import INTERRUPTED, KEPT_BACK, ModelResult, Progress
+from dlc_tune.model import KEPT_BACK, ModelResult
 from dlc_tune.tuner import SPACES, STRATEGY
 from dlc_tune.tuner import tune as search
 
 SHORT = 20
 """The seconds below which a budget is called short."""
-SHOWN = 12
-"""The kernels of the live table."""
 
 
 def tune(
@@ -133,7 +128,7 @@ def tune(
         text = f"a budget of {seconds:g} s goes to compiling the model for the most part; {SHORT} s find more"
         Console(stderr=True).print(text, highlight=False, soft_wrap=True)
     with stoppable() as stops:
-        with _live(show_progress) as report:
+        with live(show_progress) as report:
             result = search(
                 model,
                 seconds=seconds,
@@ -157,7 +152,10 @@ def tune(
         if as_json:
             typer.echo(json.dumps(_record(result), indent=2))
             return
-        if result.results:
+        if console().width < NARROW:
+            for each in result.results:
+                console().print(escape(str(each)))
+        elif result.results:
             print_records(_rows(result))
         for line in _summary(result, seconds, stops):
             console().print(escape(line))
@@ -226,45 +224,4 @@ def _record(result: ModelResult) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _live(forced: bool | None) -> Iterator[Callable[[Progress], None]]:
-    """A table on stderr that shows the search while it runs."""
-    out = Console(stderr=True)
-    if not (sys.stderr.isatty() if forced is None else forced):
-        yield _noting(out)
-        return
-    with Live(console=out, refresh_per_second=4, transient=True) as live:
-
-        def show(progress: Progress) -> None:
-            with suppress(OSError):  # a terminal that has hung up
-                live.update(_table(progress))
-
-        yield show
-
-
-def _noting(out: Console) -> Callable[[Progress], None]:
-    """Says once, where no table is shown, that the search was interrupted and goes on with comparisons."""
-    notes = iter(["interrupted: the best candidates are compared; a second signal ends at once"])
-
-    def note(progress: Progress) -> None:
-        if progress.now.startswith(INTERRUPTED):
-            for each in notes:
-                with suppress(OSError):
-                    out.print(each, highlight=False)
-
-    return note
-
-
-def _table(progress: Progress) -> Table:
-    total, best = (sum(getattr(line, name) for line in progress.lines) for name in ("default", "best"))
-    ratio = f"{best / total:.3f} of the default" if total else ""
-    caption = f"{progress.now}; {progress.left:.0f} s left; kernels: {ratio}"
-    table = Table(box=None, caption=caption, caption_justify="left")
-    for title in ("kernel", "default ms", "best ms", "trials", "state"):
-        table.add_column(title, justify="left" if title in ("kernel", "state") else "right")
-    for line in progress.lines[:SHOWN]:
-        state = line.state
-        table.add_row(line.name, f"{line.default:.4f}", f"{line.best:.4f}", str(line.trials), state)
-    if len(progress.lines) > SHOWN:
-        table.add_row(f"and {len(progress.lines) - SHOWN} more", "", "", "", "")
-    return table
+__all__ = ["tune"]
