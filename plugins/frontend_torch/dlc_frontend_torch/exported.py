@@ -7,6 +7,7 @@ changes is an input of the same name, and its new value an output "NAME.new". Th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def _program(model: Any, given: Mapping[str, Any]) -> ExportedProgram:
 def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     """The module of a program; see `load`."""
     custom = importers_for(importers)
-    program = program.run_decompositions(for_export(custom))
+    program = _with_reshapes(program).run_decompositions(for_export(custom))
     signature = program.graph_signature
     symbols = Symbols(program.range_constraints)
     importer = Importer(program.graph_module, symbols, custom)
@@ -112,6 +113,21 @@ def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     body = nodes[0] if len(nodes) == 1 else make_tuple(nodes)
     main = Function("main", tuple(params), body).with_attrs(**attrs)
     return IRModule({"main": main}, {"source": "a torch program", "name": "program"})
+
+
+def _with_reshapes(program: ExportedProgram) -> ExportedProgram:
+    """The program with `reshape` instead of `view`. Decompositions may return other strides than the whole
+    operators did, and a tensor of these strides may have no such view.
+    """
+    graph = copy.deepcopy(program.graph)
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+    return ExportedProgram(
+        program.graph_module, graph, program.graph_signature, program.state_dict, program.range_constraints,
+        program.module_call_graph, program.example_inputs, constants=program.constants,
+        verifiers=program.verifiers,
+    )  # fmt: skip
 
 
 def _tensor(program: ExportedProgram, spec: Any) -> torch.Tensor:

@@ -1,0 +1,181 @@
+"""The outcome of one model: `check`, in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.torch_models.recipe import SEED, Model, Sizes
+
+TOLERANCE = 1e-4
+"""The largest error of an output, relative to its largest value, in float32."""
+STEPS = 20
+TRAINING_TOLERANCE = 1e-3
+"""The largest relative difference of the losses of one step of training."""
+
+
+def check(model: Model, way: str) -> dict[str, Any]:
+    """The outcome of a model. `way` is "static", "dynamic" or "training"."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(SEED)
+    record: dict[str, Any] = {"name": model.name, "family": model.family, "way": way, "reasons": []}
+    module = model.make()
+    return {**record, **(_trained(model, module) if way == "training" else _imported(model, module, way))}
+
+
+def _imported(model: Model, module: Any, way: str) -> dict[str, Any]:
+    import torch
+
+    import dlc_core as dlc
+
+    module = module.eval()
+    examples = model.inputs.draw(model.inputs.sizes, torch.Generator().manual_seed(SEED))
+    shapes = _symbolic(model, examples) if way == "dynamic" else None
+    begun = time.perf_counter()
+    try:
+        with torch.no_grad():
+            program = torch.export.export(module, (), examples, dynamic_shapes=shapes)
+    except Exception as error:  # noqa: BLE001  (torch raises many kinds)
+        return {"outcome": "not exported", "reasons": [_line(error)]}
+    exported = time.perf_counter()
+    try:
+        exe = dlc.compile(program, num_threads=1)
+    except dlc.DlcError as error:
+        return {"outcome": "refused", "reasons": list(error.details) or [error.what]}
+    compiled = time.perf_counter()
+    sizes = [model.inputs.sizes, *(model.inputs.others if way == "dynamic" else ())]
+    worst = max(_difference(model, module, exe, each) for each in sizes)
+    return {
+        "outcome": "right" if worst <= TOLERANCE else "wrong",
+        "error": worst,
+        "export_seconds": exported - begun,
+        "compile_seconds": compiled - exported,
+    }
+
+
+def _difference(model: Model, module: Any, exe: Any, sizes: Sizes) -> float:
+    """The largest error of a call's outputs, relative to the largest value of each."""
+    import torch
+
+    inputs = model.inputs.draw(sizes, torch.Generator().manual_seed(SEED + 1))
+    with torch.no_grad():
+        expected = _tensors(module(**inputs))
+    known = {value.name for value in exe.inputs}
+    found = exe.run({name: value for name, value in inputs.items() if name in known})
+    return max(
+        _error(torch.from_numpy(one), want) for one, want in zip(found.values(), expected, strict=True)
+    )
+
+
+def _error(found: Any, expected: Any) -> float:
+    import torch
+
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return float("inf")
+    if not expected.numel():
+        return 0.0
+    one, want = found.double(), expected.detach().double()
+    finite = torch.isfinite(want)
+    if not torch.equal(torch.isfinite(one), finite) or not torch.equal(one[~finite], want[~finite]):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    largest = max(float(want[finite].abs().max()), 1e-6)
+    return float((one[finite] - want[finite]).abs().max()) / largest
+
+
+def _trained(model: Model, module: Any) -> dict[str, Any]:
+    """Compare the losses of steps of SGD through torch.compile with those of eager. Dropout is off."""
+    import torch
+
+    import dlc_core as dlc
+
+    module = _without_dropout(module.train())
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    inputs = model.inputs.draw(model.inputs.sizes, torch.Generator().manual_seed(SEED))
+    eager = _losses(model, module, module, inputs)
+    module.load_state_dict(state)
+    dlc.torch.reset()
+    begun = time.perf_counter()
+    found = _losses(model, module, torch.compile(module, backend="dlc"), inputs)
+    worst = max(abs(a - b) / max(abs(a), 1e-6) for a, b in zip(eager, found, strict=True))
+    reasons = sorted({f"{each.op} runs in torch: {each.why}" for each in dlc.torch.report().fallbacks})
+    moved = abs(eager[0] - eager[-1]) > TRAINING_TOLERANCE * abs(eager[0])
+    return {
+        "outcome": "wrong" if worst > TRAINING_TOLERANCE else "right" if moved else "still",
+        "error": worst,
+        "reasons": reasons,
+        "losses": [found[0], found[-1]],
+        "compile_seconds": time.perf_counter() - begun,
+    }
+
+
+def _losses(model: Model, module: Any, call: Any, inputs: Mapping[str, Any]) -> list[float]:
+    import torch
+
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = _loss(model.trains, _tensors(call(**inputs))[0])
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def _loss(kind: str, output: Any) -> Any:
+    import torch
+
+    random = torch.Generator().manual_seed(SEED)
+    if kind == "values":
+        return (output - torch.randn(output.shape, generator=random)).square().mean()
+    flat = output.reshape(-1, output.shape[-1])
+    return torch.nn.functional.cross_entropy(
+        flat, torch.randint(output.shape[-1], (len(flat),), generator=random)
+    )
+
+
+def _without_dropout(module: Any) -> Any:
+    """Set the probabilities of dropout to zero, in modules and in numbers that modules hold."""
+    import torch
+
+    for each in module.modules():
+        if isinstance(each, torch.nn.Dropout):
+            each.p = 0.0
+        for name, value in list(vars(each).items()):
+            if isinstance(value, float) and ("dropout" in name or "drop_prob" in name):
+                setattr(each, name, 0.0)
+    config = getattr(module, "config", None)
+    for name, value in list(vars(config).items()) if config is not None else ():
+        if isinstance(value, float) and ("dropout" in name or name.endswith("pdrop")):
+            setattr(config, name, 0.0)
+    return module
+
+
+def _tensors(outputs: Any) -> list[Any]:
+    import torch
+
+    leaves = torch.utils._pytree.tree_leaves(outputs)
+    return [each for each in leaves if isinstance(each, torch.Tensor)]
+
+
+def _symbolic(model: Model, examples: Mapping[str, Any]) -> dict[str, Any]:
+    """The `dynamic_shapes` of torch.export."""
+    import torch
+
+    dims = {name: torch.export.Dim(name, max=64 * size) for name, size in model.inputs.sizes.items()}
+    return {
+        name: {axis: dims[dim] for axis, dim in model.inputs.axes.get(name, {}).items()} for name in examples
+    }
+
+
+def _line(error: BaseException) -> str:
+    lines: Sequence[str] = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:200]}"
+
+
+__all__ = ["STEPS", "TOLERANCE", "TRAINING_TOLERANCE", "check"]

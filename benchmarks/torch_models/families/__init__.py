@@ -1,0 +1,1 @@
+"""The models, by kind. Each module registers its own."""
