@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 
 from dlc_frontend_torch import aten as _converters  # registers them
 from dlc_frontend_torch.random_ops import DRAWN
@@ -19,12 +19,16 @@ from dlc_frontend_torch.registry import CONVERTERS
 
 assert _converters
 
+FURTHER = (torch.ops.aten.grid_sampler_2d.default,)
+"""Operators of Core ATen that torch can decompose, and for which there is no converter."""
+
 
 def for_export(custom: Container[str] = ()) -> Any:
     """The table for `ExportedProgram.run_decompositions`. Composite operators with a converter, and the
     `custom` ones, are kept.
     """
     table = torch.export.default_decompositions()
+    table.update(get_decompositions(FURTHER))
     for operator in list(table.keys()):
         if _name(operator) in CONVERTERS or _name(operator) in custom:
             table.pop(operator)
@@ -40,7 +44,8 @@ def for_autograd() -> dict[Any, Callable[..., Any]]:
 @cache
 def _core() -> dict[Any, tuple[str, Callable[..., Any]]]:
     """torch's decompositions with the operators' names. torch takes long to collect them."""
-    return {op: (_name(op), rule) for op, rule in core_aten_decompositions().items()}
+    table = {**core_aten_decompositions(), **get_decompositions(FURTHER)}
+    return {op: (_name(op), rule) for op, rule in table.items()}
 
 
 def _name(operator: Any) -> str:

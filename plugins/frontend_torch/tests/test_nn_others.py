@@ -74,3 +74,13 @@ def test_exported_interpolation(mode, options):
 def test_cross_entropy(same_as_eager, options, shape):
     target, weight = torch.randint(0, 4, (shape[0], *shape[2:])), torch.rand(4)
     same_as_eager(lambda x: fn.cross_entropy(x, target, weight, **options), torch.randn(shape))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("border", ["zeros", "border"])
+def test_grid_sample(same_as_eager, mode, border):
+    def f(x, grid):
+        return fn.grid_sample(x, grid, mode=mode, padding_mode=border, align_corners=False)
+
+    x, grid = torch.randn(2, 3, 5, 6), torch.rand(2, 4, 3, 2) * 2.4 - 1.2
+    same_as_eager(f, x, grid, gradients=False, rtol=1e-4, atol=1e-5)
