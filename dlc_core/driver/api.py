@@ -15,7 +15,7 @@ from dlc_core.config import config as settings
 from dlc_core.diag import UsageError
 from dlc_core.driver import storing
 from dlc_core.driver.cache import Store, cache_key, meanwhile
-from dlc_core.driver.key import Answer, explain, key_parts
+from dlc_core.driver.key import Answer, explain, kernel_state, key_parts
 from dlc_core.driver.loading import requested
 from dlc_core.driver.opening import opened
 from dlc_core.driver.request import DISABLED, CompileRequest, Progress
@@ -162,8 +162,9 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     store, key, parts = Store(), None, None
     early: list[tuple[job.Job, IRModule]] = []
     keeps_kernels = _keeps_kernels(model, request)
-    # A decider that is not a plugin's has no state; the kernels that its decisions lead to are the same.
-    keeps = keeps_kernels and (request.pass_context is None or request.pass_context.decider is None)
+    # Deciders and tuners that are not a plugin's have no state for a model, only for kernels.
+    own = request.pass_context
+    keeps = keeps_kernels and (own is None or (own.decider is None and own.tuner is None))
 
     def begin() -> tuple[job.Job, IRModule]:
         return job.Job.of(request, keeps_kernels), reload()
@@ -227,7 +228,8 @@ def _keeps_kernels(model: Any, request: CompileRequest) -> bool:
     pass_context = request.pass_context
     observed = request.watchers or request.importers or request.taps
     # Answers of a tuner without a state may change between compiles.  Rules have no stable names.
-    tuned = registry().schedule_state() is None or (pass_context is not None and pass_context.tuner)
+    tuner = None if pass_context is None else pass_context.tuner
+    tuned = registry().schedule_state() is None if tuner is None else kernel_state(tuner) is None
     entered = pass_context is not None and (
         pass_context.watchers or pass_context.rules or pass_context.schedule_rules
     )

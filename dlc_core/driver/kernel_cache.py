@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +31,7 @@ from typing import Any
 from dlc_core.config import config
 from dlc_core.decisions import AT, DECISIONS
 from dlc_core.diag import ArtifactError, DlcError
-from dlc_core.driver.key import pipeline_parts
+from dlc_core.driver.key import kernel_state, pipeline_parts
 from dlc_core.ir.expr import Var
 from dlc_core.ir.json import EXPR_KINDS, EXPRS, Field, Kind, decode, encode
 from dlc_core.ir.structural import structural_hash
@@ -126,6 +126,8 @@ class KernelCache:
     """Whether kernels depend on their names."""
     surroundings: str
     """The digest of everything that a kernel's code depends on besides its program."""
+    state_of: Callable[[PrimFunc], str] = field(default=lambda _: "")
+    """What the code of a kernel depends on besides, such as the schedule that a tuner has for it."""
 
     @staticmethod
     def of(context: PassContext, pipeline: Pipeline) -> KernelCache | None:
@@ -138,7 +140,10 @@ class KernelCache:
         # Rules cannot depend on names: kernels that are equal but for their names are merged before.
         foreign = any(type(one).__module__.partition(".")[0] != own for one in pipeline.active(context))
         named = foreign or AT in str(context.config.get(DECISIONS, ""))
-        return KernelCache(kept_kernels(), named, digest)
+        states, target = kernel_state(context.tuner), context.target
+        if states is None:
+            return KernelCache(kept_kernels(), named, digest)
+        return KernelCache(kept_kernels(), named, digest, lambda func: states(func, target))
 
     def nameless(self, func: PrimFunc) -> PrimFunc:
         """A kernel under the name under which it is compiled."""
@@ -146,7 +151,9 @@ class KernelCache:
 
     def path(self, func: PrimFunc) -> Path:
         """The file of a kernel."""
-        key = f"{self.surroundings} {structural_hash(self.nameless(func))}"
+        state = self.state_of(func)
+        own = f" {sha256(state.encode()).hexdigest()}" if state else ""
+        key = f"{self.surroundings} {structural_hash(self.nameless(func))}{own}"
         return self.files.folder / sha256(key.encode()).hexdigest()[:40]
 
     def get(self, path: Path, func: PrimFunc) -> Result | None:

@@ -10,7 +10,7 @@ stores its parts, so that `dlc cache explain` can show how a request differs fro
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,10 +115,21 @@ def pipeline_parts(context: PassContext, pipeline: Pipeline) -> dict[str, Any] |
 
 
 def tuner_state(context: PassContext) -> str | None:
-    """A text that changes whenever the schedules of a context's tuner may; None if there is no such text."""
-    if context.tuner is None:
+    """A text that changes whenever the schedules of a context's tuner may; None if there is no such text.
+
+    It is empty for a tuner that has a text for each kernel, `kernel_state(func, target)`.
+    """
+    if context.tuner is None or kernel_state(context.tuner) is not None:
         return ""
     return registry().schedule_state() if context.tuner == registry().schedule else None
+
+
+def kernel_state(tuner: Any) -> Callable[[Any, Any], str] | None:
+    """The function of a tuner that returns what a kernel's schedule depends on besides its program; None if
+    the tuner has no such function. It is empty if the rules schedule the kernel.
+    """
+    found: Callable[[Any, Any], str] | None = getattr(tuner, "kernel_state", None)
+    return found
 
 
 def _meaningful(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -282,6 +293,7 @@ __all__ = [
     "Difference",
     "added_passes",
     "explain",
+    "kernel_state",
     "key_parts",
     "model_digest",
     "pipeline_parts",

@@ -32,7 +32,7 @@ from dlc_core.driver.kernel_cache import (
     encode_result,
     renamed,
 )
-from dlc_core.driver.key import tuner_state
+from dlc_core.driver.key import kernel_state, tuner_state
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext, Pipeline
 from dlc_core.passes.reproducer import REPRODUCERS
@@ -92,6 +92,8 @@ def compile_kernels(
     kernels: dict[str, PrimFunc] = module.of_kind(PrimFunc)
     emit_part = getattr(codegen_of(context.target), "emit_part", None)
     if emit_part is None or tuner_state(context) is None:
+        return None
+    if cache is None and kernel_state(context.tuner) is not None:  # this process must see the kernels
         return None
     if not all(one.separate for one in pipeline.active(context).passes):
         return None

@@ -73,7 +73,11 @@ class PassContext:
     schedule_rules: tuple[Any, ...] = ()
     """Rules that choose schedules, the preferred ones first."""
     tuner: Callable[[Any, Any], Any] | None = None
-    """Called before the rules: `tuner(func, target)` returns the schedule of a kernel as a Trace, or None."""
+    """Called before the rules: `tuner(func, target)` returns the schedule of a kernel as a Trace, or None.
+
+    A tuner may have a method `kernel_state(func, target)` that returns a text which determines the schedule.
+    Compiled kernels are then kept in the cache, and only this method sees all kernels.
+    """
     decider: Callable[[str, Sequence[str], int, Any], int] | None = None
     """Makes the decisions of graph passes that are not forced: `decider(name, options, preferred, target)`
     returns the index of an option; see `dlc_core.decisions.asking`."""
