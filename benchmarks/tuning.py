@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dlc_tune.comparing_models import compare_models
-from dlc_tune.model import ModelResult
+from dlc_tune.model_result import ModelResult
 from dlc_tune.records.locations import RECORDS, RECORDS_URL
 from dlc_tune.tuner import SPACES, tune
 
@@ -53,7 +53,7 @@ def measure(case: Case, seconds: float, target: str, spaces: Sequence[str], fold
     if ratios is not None:
         row |= {"untuned": 1e3 * min(ratios.default), "tuned": 1e3 * min(ratios.candidate)}
         row |= {"ratio": ratios.ratio, "noise": ratios.noise}
-    return row | {"withdrawn": found.withdrawn, "found": {} if found.withdrawn else kernels}
+    return row | {"withdrawn": found.withdrawn, "found": kernels}
 
 
 def _changed(point: dict[str, str]) -> str:

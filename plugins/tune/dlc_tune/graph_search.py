@@ -33,6 +33,7 @@ from dlc_tune.measuring.vendor import unit_of
 from dlc_tune.records.decision import SPACE, decision_key
 from dlc_tune.records.locations import OFF, RECORDS
 from dlc_tune.records.record import CHOSEN, Record, machine_of
+from dlc_tune.schedules import Schedules
 from dlc_tune.tasks import inputs_of
 
 COMPARE_SECONDS = 0.5
@@ -78,7 +79,7 @@ class GraphSearch:
 
     def compiled(self) -> Executable:
         """The model with the current answers, without schedules of a tuner."""
-        context = PassContext.current().with_(decider=self.decide)
+        context = PassContext.current().with_(decider=self.decide, tuner=Schedules())
         with config.override({RECORDS: OFF}), context:
             return driver.compile(self.model, self.where, cache=bool(config.cache), **self.options)
 
@@ -110,7 +111,7 @@ class GraphSearch:
         self.trials += 1
         options, target = self._asked[decision]
         wrong, ratios = compare_models(tried, self._best, inputs, COMPARE_SECONDS, target)
-        if wrong or ratios is None or ratios.ratio + ratios.noise >= 1:
+        if wrong or ratios is None or not ratios.is_faster:
             return False
         self._best = tried
         self.found = [each for each in self.found if each.decision != decision]

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Protocol
 
 from dlc_core.schedule import Trace
 from dlc_core.support.record import record
@@ -29,6 +28,7 @@ from dlc_tune.ranking import FEATURES, features_text
 from dlc_tune.records.family import family_of
 from dlc_tune.records.record import CHOSEN, TRIED, Record, machine_of
 from dlc_tune.space import Candidate, Space, candidate
+from dlc_tune.store import NoStore, Store
 from dlc_tune.strategy import Search, Strategy, Tried
 from dlc_tune.task import Task
 
@@ -41,29 +41,6 @@ COMPARED = 3
 PROMISING = 1.03
 """Candidates are compared if they take at most this multiple of the default's time: single measurements are
 noisy in both directions."""
-
-
-class Store(Protocol):
-    """Where records go, and come from."""
-
-    def add(self, record: Record) -> object: ...
-
-    def of_kernel(self, kernel: str, target: str | None = None) -> list[Record]: ...
-
-    def forget(self, **equal: object) -> int: ...
-
-
-class NoStore:
-    """Keeps nothing."""
-
-    def add(self, record: Record) -> object:
-        return None
-
-    def of_kernel(self, kernel: str, target: str | None = None) -> list[Record]:
-        return []
-
-    def forget(self, **equal: object) -> int:
-        return 0
 
 
 @record(frozen=True)
@@ -93,7 +70,7 @@ class Result:
         return 1.0 if self.chosen is None or self.comparison is None else self.comparison.ratio
 
 
-@dataclass
+@dataclass(eq=False)
 class KernelSearch:
     """The state of a search."""
 
@@ -122,8 +99,8 @@ class KernelSearch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is nothing left to try."""
-        return self._has_ended
+        """Whether there is nothing left to try, or the default cannot be measured."""
+        return self._has_ended or (self.default is not None and self.default.state != OK)
 
     @property
     def unit(self) -> str:
@@ -152,37 +129,73 @@ class KernelSearch:
         """Try at most `count` candidates. Returns False if there are none left, or the default cannot be
         measured.
         """
-        if self._has_ended or self.measure_default().state != OK:
-            self._has_ended = True
+        self.measure_default()
+        if self.has_ended:
             return False
-        search = self._current()
-        asked = [] if search is None else list(search.ask(count) or ())
-        if search is None or not asked:
+        asked = self.propose(count)
+        found = self.measurer.measure([self.job(each.trace) for each in asked])
+        self.learn([self.note(asked[number], outcome) for number, outcome in found])
+        return not self.has_ended
+
+    def propose(self, count: int) -> list[Candidate]:
+        """At most `count` candidates to measure next; none if there are none left in any space."""
+        while not self._has_ended:
+            search = self._current()
+            asked = [] if search is None else list(search.ask(count) or ())
+            if asked:
+                return asked
             self.last_reason = getattr(search, "why_not", "") or self.last_reason
-            return self._next_space()
+            self._next_space()
+        return []
+
+    def note(self, made: Candidate, outcome: Outcome) -> Tried:
+        """Record the outcome of a candidate."""
+        self.trials += 1
+        self.failed += outcome.state != OK
+        if outcome.state != LOST:  # it says nothing about the candidate, which may be tried again
+            self.store.add(self._record(made, TRIED, outcome, None))
+        return Tried(made, outcome.best)
+
+    def learn(self, tried: Sequence[Tried]) -> None:
+        """Take the results of a round of candidates."""
+        if not tried:
+            return
         before = self.best_seconds
-        tried = self._measured(asked)
-        search.tell(tried)
+        search = self._current()
+        if search is not None:
+            search.tell(tried)
         self._known += tried
         self.best = sorted((*self.best, *(t for t in tried if t.seconds is not None)), key=_seconds)
         after = self.best_seconds
         gained = before is not None and after is not None and after < before * (1 - GAIN)
         self._rounds_without_gain = 0 if gained else self._rounds_without_gain + 1
-        return True if self._rounds_without_gain < PATIENCE else self._next_space()
+        if self._rounds_without_gain >= PATIENCE:
+            self._next_space()
+
+    @property
+    def promising(self) -> list[Tried]:
+        """The candidates that are worth a comparison with the default, the fastest first."""
+        default = None if self.default is None else self.default.best
+        return [] if default is None else [t for t in self.best if _seconds(t) <= default * PROMISING]
 
     def conclude(self) -> Result:
         """Compare the best candidates with the default, and record the first one that is faster."""
-        default = self.measure_default()
-        if default.state != OK or default.best is None:
-            return self._result(None, None, f"the default schedule could not be measured: {default.why}")
-        promising = [each for each in self.best if _seconds(each) <= default.best * PROMISING]
+        self.measure_default()
         comparison = None
-        for each in promising[:COMPARED]:
+        for each in self.promising[:COMPARED]:
             comparison = self.measurer.compare(self.job(each.candidate.trace), self.job(None))
             if comparison.is_faster:
-                chosen = self._record(each.candidate, CHOSEN, Outcome(OK, comparison.candidate), comparison)
-                self.store.add(chosen)
-                return self._result(chosen, comparison)
+                return self.choose(each, comparison)
+        return self.keep_default(comparison)
+
+    def choose(self, tried: Tried, comparison: Comparison) -> Result:
+        """Record a candidate that a comparison found to be faster than the default."""
+        chosen = self._record(tried.candidate, CHOSEN, Outcome(OK, comparison.candidate), comparison)
+        self.store.add(chosen)
+        return self._result(chosen, comparison)
+
+    def keep_default(self, comparison: Comparison | None) -> Result:
+        """The result if no candidate was faster; `comparison` is that of the best one."""
         return self._result(None, comparison, _why_not(self, comparison))
 
     def without_comparison(self, why: str) -> Result:
@@ -222,17 +235,6 @@ class KernelSearch:
             if isinstance(made, Candidate):
                 yield Tried(made, each.seconds if each.outcome == OK else None)
 
-    def _measured(self, asked: Sequence[Candidate]) -> list[Tried]:
-        found: list[Tried] = []
-        for number, outcome in self.measurer.measure([self.job(each.trace) for each in asked]):
-            self.trials += 1
-            self.failed += outcome.state != OK
-            made = asked[number]
-            if outcome.state != LOST:  # it says nothing about the candidate, which may be tried again
-                self.store.add(self._record(made, TRIED, outcome, None))
-            found.append(Tried(made, outcome.best))
-        return found
-
     def _record(self, made: Candidate, state: str, outcome: Outcome, comparison: Comparison | None) -> Record:
         task, description = self.task, self.task.context.target.describe()
         # The ratio of both is that of the interleaved comparison.
@@ -271,6 +273,8 @@ def _seconds(tried: Tried) -> float:
 
 
 def _why_not(search: KernelSearch, comparison: Comparison | None) -> str:
+    if search.default is not None and search.default.state != OK:
+        return f"the default schedule could not be measured: {search.default.why}"
     if not search.best:
         reasons = [reason for space in search.spaces if (reason := space.fits(search.task))]
         if search.trials:
@@ -286,4 +290,4 @@ def _why_not(search: KernelSearch, comparison: Comparison | None) -> str:
     return f"not faster beyond the noise: {comparison.ratio:.3f} ± {comparison.noise:.3f} of the default"
 
 
-__all__ = ["KernelSearch", "NoStore", "Result", "Store"]
+__all__ = ["GAIN", "KernelSearch", "Result"]

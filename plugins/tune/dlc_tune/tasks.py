@@ -9,17 +9,18 @@ found.left_out          kernels that cannot be tuned, and why
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from dlc_core import driver
 from dlc_core.cli.arrays import gather_inputs
+from dlc_core.config import config
 from dlc_core.passes import PassContext
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.record import record
 from dlc_core.target import Target
-from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.measuring.vendor import measure_of
+from dlc_tune.schedules import Schedules
 from dlc_tune.task import Task
 
 Decider = Callable[[str, Sequence[str], int, Target], int]
@@ -32,6 +33,8 @@ class Part:
     task: Task
     milliseconds: float
     calls: float = 1.0
+    roofline: float | None = None
+    """The least milliseconds that its work may take by the target's description; None if that is unknown."""
 
 
 @record(frozen=True, eq=False)
@@ -60,8 +63,27 @@ def inputs_of(
     return gather_inputs(exe, None, None, 0, dict(sizes or {})) if inputs is None else inputs
 
 
-Rows = dict[tuple[str, str], tuple[float, float, tuple[str, ...]]]
-"""The milliseconds, the number of runs and the model nodes of each kernel, by target and name."""
+@dataclass
+class _Spent:
+    """What the call sites of a kernel take in a call of the model, together."""
+
+    milliseconds: float = 0.0
+    calls: float = 0.0
+    nodes: tuple[str, ...] = ()
+    roofline: float | None = 0.0
+
+    def add(self, milliseconds: float, calls: float, nodes: tuple[str, ...], limit: float | None) -> None:
+        """Add a call site; `limit` is the roofline of one run in milliseconds."""
+        self.milliseconds += milliseconds
+        self.calls += calls
+        self.nodes += nodes
+        self.roofline = None if limit is None or self.roofline is None else self.roofline + limit * calls
+
+
+_Row = tuple[str, str, float, float, tuple[str, ...], float | None]
+"""A call site: target, kernel, milliseconds, runs, model nodes, and the roofline of a run in milliseconds."""
+Rows = dict[tuple[str, str], _Spent]
+"""What each kernel takes, by target and name."""
 
 
 def _rows(exe: Executable, inputs: Mapping[str, Any] | Sequence[Any], runs: int) -> tuple[Rows, float]:
@@ -70,18 +92,20 @@ def _rows(exe: Executable, inputs: Mapping[str, Any] | Sequence[Any], runs: int)
     """
     if measure_of(exe.target) is None:
         report = exe.profile(inputs, runs=runs)
-        found = [(r.target, r.kernel, r.milliseconds, r.calls, r.nodes) for r in report.rows]
+        found: list[_Row] = [
+            (r.target, r.kernel, r.milliseconds, r.calls, r.nodes, r.roofline) for r in report.rows
+        ]
         milliseconds = report.milliseconds
     else:
-        kernels = exe.explain().kernels
-        found = [
-            (k.target, k.name, 1e3 * k.estimate.seconds if k.estimate else 0.0, 1.0, k.nodes) for k in kernels
-        ]
+        found = list[_Row]()
+        for each in exe.explain().kernels:
+            about = each.estimate
+            limits = (0.0, None) if about is None else (1e3 * about.seconds, 1e3 * about.limit)
+            found.append((each.target, each.name, limits[0], 1.0, each.nodes, limits[1]))
         milliseconds = sum(each[2] for each in found)
     rows: Rows = {}
-    for target, kernel, spent, calls, nodes in found:
-        known = rows.get((target, kernel), (0.0, 0.0, ()))
-        rows[target, kernel] = known[0] + spent, known[1] + calls, (*known[2], *nodes)
+    for target, kernel, spent, calls, nodes, limit in found:
+        rows.setdefault((target, kernel), _Spent()).add(spent, calls, nodes, limit)
     return rows, milliseconds
 
 
@@ -101,19 +125,16 @@ def tasks_of(
     that the inputs do not determine, as for `dlc run --shape`. `decider` makes the decisions of graph passes.
     `options` are those of `compile`.
     """
-    seen: dict[tuple[str, str], tuple[PrimFunc, Target]] = {}
-
-    def keep(func: PrimFunc, where: Target) -> None:
-        seen[str(where), func.name] = (func, where)
-
-    with PassContext.current().with_(tuner=keep, decider=decider):
-        exe = driver.compile(model, target, cache=False, **options)
+    schedules = Schedules()
+    with PassContext.current().with_(tuner=schedules, decider=decider):
+        exe = driver.compile(model, target, cache=bool(config.cache), **options)
+    seen = schedules.kernels
     given = inputs_of(exe, inputs, sizes)
     rows, milliseconds = _rows(exe, given, runs)
     parts, left_out = [], {}
     settings = dict(options.get("config") or {})
     decided = {each.name for each in exe.explain().kernels if each.choices}
-    for key, (spent, calls, nodes) in rows.items():
+    for key, spent in rows.items():
         _, name = key
         if key not in seen:
             if name not in decided:
@@ -126,7 +147,8 @@ def tasks_of(
             dims = ", ".join(scalar.name for scalar in func.scalars)
             left_out[name] = f"its sizes are symbolic ({dims}); pin them, such as by --shape, to tune it"
             continue
-        parts.append(Part(Task(func, where, name, nodes, calls, settings), spent, calls))
+        task = Task(func, where, name, spent.nodes, spent.calls, settings)
+        parts.append(Part(task, spent.milliseconds, spent.calls, spent.roofline))
     parts.sort(key=lambda part: -part.milliseconds)
     return ModelTasks(model, target, options, decider, exe, given, tuple(parts), left_out, milliseconds)
 

@@ -28,10 +28,12 @@ from dlc_core.tir.stmt import PrimFunc
 from dlc_tune.graph_search import GraphSearch
 from dlc_tune.measuring.job import Measurer
 from dlc_tune.measuring.local import LocalMeasurer
-from dlc_tune.model import BATCH, KEPT_BACK, Line, ModelResult, ModelTuner, Progress
+from dlc_tune.model import BATCH, KEPT_BACK, ModelTuner
+from dlc_tune.model_result import Line, ModelResult, Progress
 from dlc_tune.records.database import Database
-from dlc_tune.search import KernelSearch, NoStore, Result, Store
+from dlc_tune.search import KernelSearch, Result
 from dlc_tune.space import Space
+from dlc_tune.store import NoStore, Store
 from dlc_tune.strategy import Strategy
 from dlc_tune.task import Task
 from dlc_tune.tasks import tasks_of

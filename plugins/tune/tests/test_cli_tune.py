@@ -14,7 +14,8 @@ from dlc_tune.cli.live import table
 from dlc_tune.graph_search import Decided
 from dlc_tune.measuring.comparing import Ratios
 from dlc_tune.measuring.job import OK, Outcome
-from dlc_tune.model import INTERRUPTED, Line, ModelResult, Progress
+from dlc_tune.model import INTERRUPTED
+from dlc_tune.model_result import Line, ModelResult, Progress
 from dlc_tune.search import Result
 from rich.console import Console
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,30 @@ def test_builders_work_while_runners_do_on_cores_of_their_own(
     of_runners = {core for kind, _, given in events if kind == "run" for core in given}
     assert of_builders.isdisjoint(of_runners)
     assert len(of_runners) == threads * runners
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(2, 2), (4, 1)])
+def test_jobs_are_asked_for_while_others_are_built(
+    monkeypatch: pytest.MonkeyPatch, llvm_task: Task, cores: int, threads: int
+) -> None:
+    """And never while a kernel runs on all cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    working: list[str] = []
+    meanwhile: list[list[str]] = []
+
+    def proposed() -> Iterator[Job]:
+        for number in range(8):
+            meanwhile.append(list(working))
+            yield Job(llvm_task.func, TARGET, str(number) if number else None, threads=threads)
+
+    with LocalMeasurer(2, 1) as measurer:
+        vars(measurer)["_builders"] = [FakeProcess(working, []) for _ in range(2)]
+        vars(measurer)["_runners"] = [FakeProcess(working, [])]
+        numbers = [number for number, _ in measurer.measure(proposed())]
+    assert sorted(numbers) == list(range(8))
+    assert numbers[0] == 0  # the default
+    assert any("build" in each for each in meanwhile)
+    assert threads == 1 or not any("run" in each for each in meanwhile)
 
 
 def test_runners_have_the_last_cores() -> None:

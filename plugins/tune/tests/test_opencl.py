@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dlc_tune import model
+from dlc_tune import verifying
 from dlc_tune.measuring.comparing import Ratios
 from dlc_tune.measuring.job import OK, Comparison, Job
 from dlc_tune.measuring.local import LocalMeasurer
@@ -64,7 +64,7 @@ class Preferring(LocalMeasurer):
 def test_a_model_is_tuned_and_compiles_use_the_records(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "compare_models", lambda *_: ("", Ratios((1.0,), (2.0,), 0.5, 0.5, 0.5)))
+    monkeypatch.setattr(verifying, "compare_models", lambda *_: ("", Ratios((1.0,), (2.0,), 0.5, 0.5, 0.5)))
     x = np.random.default_rng(1).standard_normal((64, 48)).astype(np.float32)
     before = dlc.compile(dense(), "opencl")
     expected = before(x)

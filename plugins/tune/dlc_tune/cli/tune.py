@@ -36,7 +36,8 @@ from dlc_core.diag import UsageError
 from dlc_core.plugin.registry import registry
 from dlc_tune.cli.live import NARROW, live
 from dlc_tune.cli.stopping import stoppable
-from dlc_tune.model import KEPT_BACK, ModelResult
+from dlc_tune.model import KEPT_BACK
+from dlc_tune.model_result import ModelResult
 from dlc_tune.tuner import SPACES, STRATEGY
 from dlc_tune.tuner import tune as search
 
@@ -174,7 +175,7 @@ def _choices() -> list[dict[str, Any]]:
 def _rows(result: ModelResult) -> list[dict[str, Any]]:
     found = []
     for each in result.results:
-        kept = each.chosen is not None and not result.withdrawn
+        kept = each.chosen is not None
         found.append(
             {
                 "kernel": each.task.name,
@@ -182,7 +183,7 @@ def _rows(result: ModelResult) -> list[dict[str, Any]]:
                 "failed": each.failed,
                 "result": f"{each.ratio:.3f} of the default's time" if kept else "default",
                 "space": each.chosen.space if kept and each.chosen else "",
-                "why": "" if kept else each.why or result.withdrawn,
+                "why": "" if kept else each.why,
             }
         )
     return found
@@ -204,8 +205,8 @@ def _summary(result: ModelResult, seconds: float, stops: Sequence[signal.Signals
         least = 10 * ceil(3 * result.seconds / 10)
         yield f"the budget ended before the search began; with {least} s or more it does"
     if result.withdrawn:
-        yield f"the schedules were withdrawn: {result.withdrawn}"
-    elif result.ratio is not None:
+        yield f"withdrawn: {result.withdrawn}"
+    if result.ratio is not None and (result.chosen or result.decided):
         yield f"the whole model takes {result.ratio:.3f} ± {result.noise:.3f} of its time before"
 
 

@@ -17,7 +17,7 @@ workers: outside of one machine, use an address `tls://` and certificates (`secu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -87,16 +87,16 @@ class ClusterMeasurer(Closing):
         if self._address is not None:
             self._client.close()
 
-    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
+    def measure(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Outcome]]:
         """The outcome of each job with its index, in the order in which they end.
 
         Raises TargetError for a target that no worker runs.
         """
-        for job in jobs:
+        kernels, given = Kernels(), list(jobs)
+        for job in given:
             self._site(job.target)
-        kernels = Kernels()
-        starts = [partial(self._run, kernels, job) for job in jobs]
-        yield from self._results([job.target for job in jobs], starts)
+        starts = [partial(self._run, kernels, job) for job in given]
+        yield from self._results([job.target for job in given], starts)
 
     def compare(self, candidate: Job, default: Job) -> Comparison:
         """Run both alternately in one process of one worker, and compare their times and their results."""

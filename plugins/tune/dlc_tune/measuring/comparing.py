@@ -59,6 +59,33 @@ class Ratios:
         """The half width of an interval around the ratio that contains [low, high]."""
         return max(self.ratio - self.low, self.high - self.ratio, self.resolution)
 
+    @property
+    def is_faster(self) -> bool:
+        """Whether the candidate is surely faster."""
+        return self.ratio + self.noise < 1
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the candidate is surely faster, or surely not faster by WORTHWHILE."""
+        return self.is_faster or self.ratio - self.noise > 1 - WORTHWHILE
+
+
+def in_rounds(
+    add: Callable[[int], object],
+    is_clear: Callable[[], bool],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
+    """Call `add` with the numbers of rounds until `is_clear` says so at a look, or for `seconds`."""
+    start, done = clock(), 0
+    for look in LOOKS:
+        limit = start + seconds * (PATIENCE if look == LOOKS[0] else 1.0)
+        while done < look and (not done or clock() < limit):
+            add(done)
+            done += 1
+        if done < look or is_clear():
+            return
+
 
 def interleave(
     begin: Callable[[], tuple[Sample, Sample]],
@@ -70,29 +97,24 @@ def interleave(
 
     `begin` begins a round and returns what times the candidate and the default in it.
     """
-    start = clock()
     ours: list[float] = []
     theirs: list[float] = []
     rounds: list[float] = []
-    found = interval((), (), ())
-    for look in LOOKS:
-        limit = start + seconds * (PATIENCE if look == LOOKS[0] else 1.0)
-        while len(rounds) < look and (not rounds or clock() < limit):
-            candidate, default = begin()
-            for number in range(len(rounds), len(rounds) + pairs):
-                if number % 2:
-                    theirs.append(default())
-                    ours.append(candidate())
-                else:
-                    ours.append(candidate())
-                    theirs.append(default())
-            last = zip(ours[-pairs:], theirs[-pairs:], strict=True)
-            rounds.append(median(one / other for one, other in last))
-        found = interval(ours, theirs, rounds)
-        is_faster = found.ratio + found.noise < 1
-        if len(rounds) < look or is_faster or found.ratio - found.noise > 1 - WORTHWHILE:
-            break
-    return found
+
+    def add(done: int) -> None:
+        candidate, default = begin()
+        for number in range(done, done + pairs):
+            if number % 2:
+                theirs.append(default())
+                ours.append(candidate())
+            else:
+                ours.append(candidate())
+                theirs.append(default())
+        last = zip(ours[-pairs:], theirs[-pairs:], strict=True)
+        rounds.append(median(one / other for one, other in last))
+
+    in_rounds(add, lambda: interval(ours, theirs, rounds).is_clear, seconds, clock)
+    return interval(ours, theirs, rounds)
 
 
 def interval(candidate: Sequence[float], default: Sequence[float], rounds: Sequence[float]) -> Ratios:
@@ -174,6 +196,7 @@ __all__ = [
     "Ratios",
     "Sample",
     "disagreement",
+    "in_rounds",
     "interleave",
     "interval",
     "interval_rank",

@@ -8,7 +8,7 @@ comparison = measurer.compare(job, default_job)  interleaved: A B A B ...
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -115,8 +115,10 @@ class Comparison:
 class Measurer(Protocol):
     """Builds and runs jobs. It may be used by one thread at a time; `close` ends its processes."""
 
-    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
-        """The outcome of each job with its index, in the order in which they end."""
+    def measure(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Outcome]]:
+        """The outcome of each job with its index, in the order in which they end. Jobs may be made by an
+        iterator while others are built.
+        """
         ...
 
     def compare(self, candidate: Job, default: Job) -> Comparison:

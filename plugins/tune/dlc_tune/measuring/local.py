@@ -8,20 +8,22 @@
 Builders compile, runners run; artefacts go from one to the other as files in a private folder. A job that
 crashes, hangs or takes too much memory ends its process and no other job. Runners are pinned to the last
 cores, builders to the others. If there are not enough cores for both, such as for kernels on all cores, no
-kernel is built while another one is timed.
+kernel is built while another one is timed: kernels run when all are built.
+
+Jobs may come from an iterator, such as one that proposes candidates. It is asked for the next job while
+builders work, and never while a kernel is timed that needs all cores.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import replace
 from pathlib import Path
 
 from dlc_core.diag import UsageError
-from dlc_core.support.record import record
+from dlc_tune.measuring.batch import Batch, Begun
 from dlc_tune.measuring.closing import Closing
 from dlc_tune.measuring.comparing import PATIENCE
 from dlc_tune.measuring.cores import Cores, cores_of, default_memory
@@ -33,18 +35,7 @@ from dlc_tune.measuring.worker import Answer, build_task, compare_task, outcome_
 from dlc_tune.task import kernel_key
 
 AHEAD = 2
-"""The number of built artefacts that wait for each runner at most."""
-
-
-@record(frozen=True, eq=False)
-class _Begun:
-    """A task of a job: its number, the process that does it, its artefact, and its build if it is a run."""
-
-    number: int
-    process: WorkerProcess
-    task: Task
-    artefact: Path
-    build: Answer | None = None
+"""The number of built artefacts that wait for each runner at most, if builders have cores of their own."""
 
 
 class LocalMeasurer(Closing):
@@ -55,6 +46,9 @@ class LocalMeasurer(Closing):
     `flush` times kernels with cold caches. `compare_seconds` limits a comparison. `setup` is a function of a
     module that runs first in every process.
     """
+
+    is_here = True
+    """Its kernels run on this machine, so a model that this process runs shows their times, too."""
 
     def __init__(
         self,
@@ -90,29 +84,34 @@ class LocalMeasurer(Closing):
         """End all processes at once, and remove their files."""
         self._finalizer()
 
-    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Outcome]]:
-        """The outcome of each job with its index, in the order in which they end. If the caller stops early
-        or is interrupted, the processes that are at work end at once.
+    def measure(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Outcome]]:
+        """The outcome of each job with its index, in the order in which they end. The default schedule of a
+        kernel runs before those after it. If the caller stops early or is interrupted, the processes that are
+        at work end at once.
         """
-        todo = deque(range(len(jobs)))
-        built: deque[_Begun] = deque()
-        begun: list[_Begun] = []
+        batch = Batch(iter(jobs))
         try:
-            while todo or built or begun:
-                self._begin_runs(jobs, built, begun)
-                self._begin_builds(jobs, todo, built, begun)
-                for each in _ended(begun):
-                    begun.remove(each)
+            while True:
+                self._begin_runs(batch)
+                self._begin_builds(batch)
+                is_asked = self._may_ask(batch) and batch.ask()
+                if not batch.begun:
+                    if is_asked or batch.built:
+                        continue
+                    return
+                for each in _ended(batch.begun, 0.0 if is_asked else None):
+                    batch.begun.remove(each)
                     found = each.process.end(each.task)
                     if isinstance(found, Task):
-                        begun.append(replace(each, task=found))
+                        batch.begun.append(replace(each, task=found))
                     elif each.build is None and found.state == OK:
-                        built.append(replace(each, build=found))
+                        batch.add_built(each, found)
                     else:
                         each.artefact.unlink(missing_ok=True)
-                        yield each.number, self._outcome(jobs[each.number], each.build, found)
+                        batch.has_ended(each.number)
+                        yield each.number, self._outcome(batch.jobs[each.number], each.build, found)
         finally:
-            for each in begun:
+            for each in batch.begun:
                 each.process.close()
 
     def compare(self, candidate: Job, default: Job) -> Comparison:
@@ -139,14 +138,19 @@ class LocalMeasurer(Closing):
         comparison: Comparison = found.value if found.state == OK else Comparison(found.state, why=found.why)
         return comparison
 
-    def _begin_runs(self, jobs: Sequence[Job], built: deque[_Begun], begun: list[_Begun]) -> None:
-        while built and (runner := _free(self._runners, begun)) is not None:
-            each = built[0]
-            job = jobs[each.number]
+    def _may_ask(self, batch: Batch) -> bool:
+        """Whether the next job may be asked for: builders will need it, and no kernel is disturbed."""
+        return len(batch.todo) < len(self._builders) and not self._one_runs_alone(batch)
+
+    def _begin_runs(self, batch: Batch) -> None:
+        while (each := batch.runnable()) and (runner := _free(self._runners, batch.begun)) is not None:
+            job = batch.jobs[each.number]
             cores = self._cores(job)
-            if begun and (not cores.are_apart or self._one_runs_alone(jobs, begun)):
+            if not cores.are_apart and not batch.is_over and not batch.is_full:
                 return
-            built.popleft()
+            if batch.begun and (not cores.are_apart or self._one_runs_alone(batch)):
+                return
+            batch.built.remove(each)
             task = runner.begin(
                 run_task,
                 (
@@ -162,19 +166,19 @@ class LocalMeasurer(Closing):
                 cores=cores.runner(self._runners.index(runner)),
                 memory=self._memory,
             )
-            begun.append(replace(each, process=runner, task=task))
+            batch.begun.append(replace(each, process=runner, task=task))
 
-    def _begin_builds(
-        self, jobs: Sequence[Job], todo: deque[int], built: deque[_Begun], begun: list[_Begun]
-    ) -> None:
-        while todo and len(built) < AHEAD * len(self._runners):
-            if self._one_runs_alone(jobs, begun) or any(self._runs_alone(jobs, each) for each in built):
+    def _begin_builds(self, batch: Batch) -> None:
+        while batch.todo and not self._one_runs_alone(batch):
+            alone = self._runs_alone(batch, batch.todo[0])
+            if batch.is_full if alone else len(batch.built) >= AHEAD * len(self._runners):
                 return
-            builder = _free(self._builders, begun)
+            builder = _free(self._builders, batch.begun)
             if builder is None:
                 return
-            number, path = todo.popleft(), self._new_artefact()
-            begun.append(_Begun(number, builder, self._build(builder, jobs[number], path), path))
+            number, path = batch.todo.popleft(), self._new_artefact()
+            task = self._build(builder, batch.jobs[number], path)
+            batch.begun.append(Begun(number, builder, task, path))
 
     def _build(self, builder: WorkerProcess, job: Job, path: Path) -> Task:
         return builder.begin(
@@ -186,11 +190,11 @@ class LocalMeasurer(Closing):
             memory=self._memory,
         )
 
-    def _one_runs_alone(self, jobs: Sequence[Job], begun: Sequence[_Begun]) -> bool:
-        return any(each.build is not None and self._runs_alone(jobs, each) for each in begun)
+    def _one_runs_alone(self, batch: Batch) -> bool:
+        return any(each.build is not None and self._runs_alone(batch, each.number) for each in batch.begun)
 
-    def _runs_alone(self, jobs: Sequence[Job], each: _Begun) -> bool:
-        return not self._cores(jobs[each.number]).are_apart
+    def _runs_alone(self, batch: Batch, number: int) -> bool:
+        return not self._cores(batch.jobs[number]).are_apart
 
     def _cores(self, job: Job) -> Cores:
         return cores_of(job, len(self._runners))
@@ -214,18 +218,22 @@ class LocalMeasurer(Closing):
         return outcome
 
 
-def _free(processes: Sequence[WorkerProcess], begun: Sequence[_Begun]) -> WorkerProcess | None:
+def _free(processes: Sequence[WorkerProcess], begun: Sequence[Begun]) -> WorkerProcess | None:
     """A process that has no task."""
     busy = [each.process for each in begun]
     return next((each for each in processes if each not in busy), None)
 
 
-def _ended(begun: Sequence[_Begun]) -> list[_Begun]:
-    """Wait until at least one task has ended."""
+def _ended(begun: Sequence[Begun], seconds: float | None = None) -> list[Begun]:
+    """Those that have ended. Waits until there is one, or for `seconds`."""
     while True:
-        wait([each.task.future for each in begun], POLL_SECONDS, FIRST_COMPLETED)
+        wait(
+            [each.task.future for each in begun],
+            POLL_SECONDS if seconds is None else seconds,
+            FIRST_COMPLETED,
+        )
         found = [each for each in begun if each.task.future.done() or each.process.has_vanished(each.task)]
-        if found:
+        if found or seconds is not None:
             return found
 
 
