@@ -4,7 +4,7 @@ clock = SiteClock.of(exe, inputs)        None if the code of the model does not 
 clock.kernels                            the kernel of each call site
 clock.seconds(10, repeat=5)              the seconds of each site in a call, [number of sites]
 
-`exe.profile` reports more, and prepares its calls and its figures anew each time.
+`exe.profile` reports more, and prepares its calls and its figures each time.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def inputs_of(
 
 @dataclass
 class _Spent:
-    """What the call sites of a kernel take in a call of the model, together."""
+    """The time and the work of the call sites of a kernel in a call of the model, together."""
 
     milliseconds: float = 0.0
     calls: float = 0.0

@@ -87,7 +87,7 @@ class Batch:
 
 
 def _kernel_of(job: Job) -> object:
-    """What results depend on, for jobs of one batch, without a hash of the program."""
+    """The facts that results depend on, for jobs of one batch, without a hash of the program."""
     return id(job.func), job.target, tuple(sorted(job.sizes.items())), job.inputs_seed
 
 
