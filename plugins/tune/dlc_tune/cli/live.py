@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from dlc_tune.model import INTERRUPTED, Progress
+from dlc_tune.model import INTERRUPTED
+from dlc_tune.model_result import Progress
 
 SHOWN = 12
 """The kernels of the table."""
