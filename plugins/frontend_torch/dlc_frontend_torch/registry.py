@@ -12,25 +12,26 @@ returns a node, or a sequence of nodes for an operator with several results.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 Converter = Callable[..., Any]
+F = TypeVar("F", bound=Converter)
 
 CONVERTERS: dict[str, Converter] = {}
 """Converters by the name of an overload, such as "aten.add.Tensor"."""
 
 
-def aten(names: str) -> Callable[[Converter], Converter]:
+def aten(names: str) -> Callable[[F], F]:
     """Register a converter for overloads of the namespace `aten`, separated by spaces. A name without an
     overload stands for `.default`.
     """
     return converter(*(f"aten.{name}" for name in names.split()))
 
 
-def converter(*names: str) -> Callable[[Converter], Converter]:
+def converter(*names: str) -> Callable[[F], F]:
     """Register a converter for overloads given as "namespace.operator.overload"."""
 
-    def register(function: Converter) -> Converter:
+    def register(function: F) -> F:
         for name in names:
             whole = name.count(".") == 2 or name.startswith("higher_order.")
             full = name if whole else f"{name}.default"

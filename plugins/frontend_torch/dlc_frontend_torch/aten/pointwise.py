@@ -6,6 +6,7 @@ floats in float32 and rounds once per operator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dlc_core.graph.node import Node
@@ -175,7 +176,7 @@ def power(c: Call, x: Operand, y: Operand) -> Node:
 @aten("pow.Tensor_Scalar")
 def power_of_number(c: Call, x: Node, y: Operand) -> Node:
     """torch has its own ways for some exponents, which differ from pow at the ends of the range."""
-    special = {
+    special: dict[float, Callable[..., Node]] = {
         0.5: std.sqrt,
         -0.5: std.rsqrt,
         -1: std.reciprocal,

@@ -23,6 +23,7 @@ def bounds(c: Call, size: Dim, start: Any, end: Any) -> tuple[Dim, Dim]:
     begin = 0 if start is None else start
     stop = END if end is None else end
     if all(isinstance(each, int) for each in (size, begin, stop)):
+        assert isinstance(size, int)
         first, last, _ = slice(begin, stop).indices(size)
         return first, max(first, last)
     return _clamped(size, begin), size if isinstance(stop, int) and stop >= END else _clamped(size, stop)
