@@ -153,7 +153,8 @@ def masked_scatter(c: Call, x: Node, mask: Node, source: Node) -> Node:
     if source.shape and elements(source.shape) == 0:
         return c.broadcast(x, shape)
     number = std.cumsum(c.cast(flags, "int64"), axis=0, exclusive=True)
-    found = std.gather(c.reshape(source, (elements(source.shape),)), number, axis=0)
+    at = std.where(flags, number, c.const(0, "int64"))  # inside the source
+    found = std.gather(c.reshape(source, (elements(source.shape),)), at, axis=0)
     values = c.reshape(c.broadcast(x, shape), (elements(shape),))
     return c.reshape(std.where(flags, found, values), shape)
 

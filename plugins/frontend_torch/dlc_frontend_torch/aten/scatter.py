@@ -68,7 +68,8 @@ def _in_order(c: Call, x: Node, mask: Node, values: Node) -> Node:
     number = std.cumsum(c.cast(flags, "int64"), axis=0, exclusive=True)
     inner = tuple(x.shape[rank:])
     rows = c.broadcast(values, (values.shape[0], *inner))
-    found = c.reshape(std.gather(rows, number, axis=0), x.shape)
+    at = std.where(flags, number, c.const(0, "int64"))  # inside the values
+    found = c.reshape(std.gather(rows, at, axis=0), x.shape)
     return std.where(c.reshape(flags, (*mask.shape, *(1,) * len(inner))), found, x)
 
 

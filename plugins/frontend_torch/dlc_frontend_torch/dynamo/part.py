@@ -11,7 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from dlc_core import driver
-from dlc_core.diag import DlcError
+from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
@@ -150,6 +150,9 @@ class Part:
             return lambda arguments, results: results[position]
         size = source.meta.get("val") if isinstance(source, torch.fx.Node) else source
         if isinstance(size, torch.SymInt):
+            if not all(self._sizes.knows(symbol) for symbol in size.node.expr.free_symbols):
+                error = UnsupportedError(f"the size {size}, which depends on data, is a result")
+                raise Unsupported([(source, error)], error)
             return lambda arguments, results: self._sizes.value(size, arguments)
         return lambda arguments, results: size
 
