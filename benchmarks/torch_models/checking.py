@@ -167,7 +167,7 @@ def _symbolic(model: Model, examples: Mapping[str, Any]) -> dict[str, Any]:
     """The `dynamic_shapes` of torch.export."""
     import torch
 
-    dims = {name: torch.export.Dim(name, max=64 * size) for name, size in model.inputs.sizes.items()}
+    dims = {name: torch.export.Dim(name, max=8 * size) for name, size in model.inputs.sizes.items()}
     return {
         name: {axis: dims[dim] for axis, dim in model.inputs.axes.get(name, {}).items()} for name in examples
     }
