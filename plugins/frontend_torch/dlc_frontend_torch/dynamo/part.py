@@ -17,11 +17,13 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
+from dlc_core.op import std
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.dtypes import of_torch
 from dlc_frontend_torch.dynamo.drawing import Draw
 from dlc_frontend_torch.dynamo.options import Options
 from dlc_frontend_torch.dynamo.sizes import Sizes
+from dlc_frontend_torch.dynamo.views import Views, base_of, permutation
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
 from dlc_frontend_torch.weights import as_array, as_constant, as_tensor
@@ -85,6 +87,8 @@ class Part:
         self._inputs: list[int] = []
         """The argument of each param; random numbers are further arguments after those of the graph."""
         self._count = len(places) + len(self.outer)
+        self._orders: dict[int, tuple[int, ...]] = {}
+        """Arguments that lie in memory with their dims in another order: they are read in that order."""
         self._carried: list[sympy.Symbol] = []
         """Symbols that are no dim of an input; further inputs have them, in this order."""
         values: list[Any] = []
@@ -97,10 +101,16 @@ class Part:
                 if kind is None:
                     values.append(None)  # its users say that they do not take it
                     continue
-                own = param(place.name, TensorType(symbols.shape(value.shape), kind))
+                order = permutation(value)
+                shape = symbols.shape(value.shape if order is None else [value.shape[i] for i in order])
+                own = param(place.name, TensorType(shape, kind))
                 self._params.append(own)
                 self._inputs.append(index)
-                values.append(own)
+                if order is None:
+                    values.append(own)
+                else:
+                    self._orders[index] = order
+                    values.append(std.transpose(own, axes=tuple(map(order.index, range(len(order))))))
             else:
                 values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
         bare = {d for own in self._params for d in own.shape if isinstance(d, Var)}
@@ -119,7 +129,9 @@ class Part:
         sources = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         given = {node: index for index, node in enumerate(places)}
         made = results if isinstance(results, tuple) else (results,)
-        self._outputs = [self._output(s, v, given) for s, v in zip(sources, made, strict=True)]
+        self._outputs = [
+            self._output(source, value, given, importer) for source, value in zip(sources, made, strict=True)
+        ]
         self._writes: list[tuple[int, int]] = [
             (given[target], self._computed(importer.resolve(value))) for target, value in importer.writes
         ]
@@ -137,8 +149,19 @@ class Part:
             self._nodes.append(value)
         return self._nodes.index(value)
 
-    def _output(self, source: Any, value: Any, given: Mapping[Any, int]) -> Callable[..., Any]:
+    def _output(
+        self, source: Any, value: Any, given: Mapping[Any, int], importer: Importer
+    ) -> Callable[..., Any]:
         """How an output is found from the arguments and the results of a call."""
+        base, steps = base_of(source)
+        if steps:
+            try:
+                view = Views(steps, self._sizes)
+            except KeyError as unknown:
+                error = UnsupportedError(f"a view whose size {unknown} depends on data is a result")
+                raise Unsupported([(source, error)], error) from None
+            of = self._output(base, importer.values[base], given, importer)
+            return lambda arguments, results: view(of(arguments, results), arguments)
         if source in given and isinstance(source, torch.fx.Node):
             index = given[source]
             return lambda arguments, results: arguments[index]
@@ -156,6 +179,10 @@ class Part:
             return lambda arguments, results: self._sizes.value(size, arguments)
         return lambda arguments, results: size
 
+    def _in_order(self, index: int, argument: torch.Tensor) -> torch.Tensor:
+        order = self._orders.get(index)
+        return argument if order is None else argument.permute(order)
+
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """The outputs for tensors and ints."""
         results: list[torch.Tensor] = []
@@ -164,7 +191,7 @@ class Part:
         if self._exe is not None:
             carried = iter(self._carried)
             arrays = [
-                as_array(arguments[index])
+                as_array(self._in_order(index, arguments[index]))
                 if index >= 0
                 else np.empty((self._sizes.symbol(next(carried), arguments), 0), np.bool_)
                 for index in self._inputs
