@@ -1,6 +1,6 @@
 """Views among the outputs of a graph: `Views` makes them in torch, of an argument or a computed result.
 
-AOT autograd makes an output that is a view of an input, or of another output, anew from its base: with the
+AOT autograd makes an output that is a view of an input, or of another output, again from its base: with the
 size, strides and offset of the tensor that the graph returns. So these must be those of a view.
 """
 
