@@ -1,8 +1,9 @@
 """Import of a `torch.export.ExportedProgram`, a module or a `.pt2` file as an `IRModule`: `load`.
 
 Parameters, buffers and lifted constants become constants in torch's own memory. A buffer that the program
-changes is an input of the same name, and its new value an output "NAME.new". The module's attributes
-"inputs" and "outputs" hold the public names.
+changes is an input of the same name, and its new value an output "NAME.new". Outputs have the names of their
+fields, if the program returns a dict or a dataclass. The module's attributes "inputs" and "outputs" hold the
+public names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
 
 from dlc_core.diag import ModelError, UsageError
 from dlc_core.graph.node import Function, Node, make_tuple, param
@@ -95,11 +97,12 @@ def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
             values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
     results = importer.run(values)
     outputs: list[tuple[str, Node]] = []
+    names = iter(_output_names(program))
     for position, (spec, made) in enumerate(zip(signature.output_specs, results, strict=True)):
         if spec.kind is OutputKind.TOKEN or made is None:
             continue
         changed = spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
-        name = f"{spec.target}.new" if changed else f"output_{position}"
+        name = f"{spec.target}.new" if changed else next(names, f"output_{position}")
         if not isinstance(made, Node):
             raise UsageError(f"output {position} of the program is {made}, not a tensor")
         outputs.append((name, made))
@@ -128,6 +131,23 @@ def _with_reshapes(program: ExportedProgram) -> ExportedProgram:
         program.module_call_graph, program.example_inputs, constants=program.constants,
         verifiers=program.verifiers,
     )  # fmt: skip
+
+
+def _output_names(program: ExportedProgram) -> list[str]:
+    """Names of the outputs: the fields of a dict or of a dataclass, such as "logits" or "state.0", else their
+    numbers, "output_0".
+    """
+    spec = program.call_spec.out_spec
+    if spec is None:
+        return []
+    paths, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(range(spec.num_leaves)), spec))
+    parts = [
+        [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
+        for path, _ in paths
+    ]
+    names = [".".join(each) for each in parts]
+    known = len(set(names)) == len(names) and all(name and not name[0].isdigit() for name in names)
+    return names if known else [f"output_{index}" for index in range(len(names))]
 
 
 def _tensor(program: ExportedProgram, spec: Any) -> torch.Tensor:

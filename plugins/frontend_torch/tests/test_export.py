@@ -1,0 +1,86 @@
+"""The interface of exported programs: names, bounds, changed buffers, files, errors."""
+
+import numpy as np
+import pytest
+import torch
+
+import dlc_core as dlc
+from dlc_core.diag import ModelError, UnsupportedError, UsageError
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, image):
+        self.calls += 1
+        return {"scores": self.linear(image), "parts": [image * 2, image + self.calls]}
+
+
+def exported(**options):
+    torch.manual_seed(0)
+    return torch.export.export(Model(), (torch.randn(2, 4),), **options)
+
+
+def test_names_and_changed_buffers():
+    exe = dlc.compile(exported())
+    assert [value.name for value in exe.signature.inputs] == ["calls", "image"]
+    names = [value.name for value in exe.signature.outputs]
+    assert names == ["calls.new", "scores", "parts.0", "parts.1"]
+    x = np.ones((2, 4), np.float32)
+    found = exe.run({"calls": np.zeros((), np.float32), "image": x})
+    again = exe.run({"calls": found["calls.new"], "image": x})
+    assert again["calls.new"] == 2
+    np.testing.assert_array_equal(again["parts.1"], x + 2)
+
+
+def test_bounds_of_sizes_are_checked():
+    rows = torch.export.Dim("rows", min=2, max=8)
+    exe = dlc.compile(exported(dynamic_shapes=({0: rows},)))
+    calls = np.zeros((), np.float32)
+    assert exe.run({"calls": calls, "image": np.ones((8, 4), np.float32)})["scores"].shape == (8, 3)
+    with pytest.raises(UsageError, match="is 9"):
+        exe.run({"calls": calls, "image": np.ones((9, 4), np.float32)})
+
+
+def test_a_file_is_read(tmp_path):
+    path = tmp_path / "m.pt2"
+    torch.export.save(exported(), path)
+    assert len(dlc.compile(path).signature.outputs) == 4
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text"])
+def test_a_damaged_file_is_refused(tmp_path, damage):
+    path = tmp_path / "m.pt2"
+    torch.export.save(exported(), path)
+    data = {"cut": path.read_bytes()[:500], "empty": b"", "text": b"no archive at all"}[damage]
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match="cannot be read"):
+        dlc.compile(path)
+
+
+def test_missing_files_and_inputs_are_named(tmp_path):
+    with pytest.raises(UsageError, match="no file"):
+        dlc.compile(tmp_path / "none.pt2")
+    with pytest.raises(UsageError, match="example inputs"):
+        dlc.compile(Model())
+    with pytest.raises(UsageError, match="already exported"):
+        dlc.compile(exported(), example_inputs=(torch.randn(2, 4),))
+
+
+class Missing(torch.nn.Module):
+    def forward(self, x):
+        a = torch.linalg.eigvalsh(x)
+        b = torch.fft.fft(x).abs()
+        return torch.linalg.qr(x)[0] + a + b
+
+
+def test_all_missing_operators_are_named_with_their_lines():
+    with pytest.raises(UnsupportedError) as caught:
+        dlc.compile(Missing(), example_inputs=(torch.randn(3, 3),))
+    text = str(caught.value)
+    for operator, line in (("_linalg_eigh", 75), ("_fft", 76), ("linalg_qr", 77)):
+        assert operator in text
+        assert f"test_export.py:{line}" in text
