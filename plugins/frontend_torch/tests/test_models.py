@@ -10,7 +10,9 @@ from benchmarks.torch_models.catalog import chosen, models
 from benchmarks.torch_models.checking import check
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit"])
+@pytest.mark.parametrize(
+    "name", ["bert", *(pytest.param(each, marks=pytest.mark.slow) for each in ("gpt2", "llama", "vit"))]
+)
 def test_models_are_right(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of torch and transformers
