@@ -396,6 +396,20 @@ def _lrn_reference(x: NDArray, *, size: int, alpha: float, beta: float, bias: fl
     return np.asarray(np.moveaxis(wide / (bias + alpha / size * total) ** beta, -1, axis), x.dtype)
 
 
+def _power(spread: Expr, attrs: Attrs) -> Expr:
+    """The spread to the power `beta`. Quarters of a number that is not negative are products of square roots,
+    which are rounded as well as `pow` and take a fraction of its instructions.
+    """
+    beta = attrs["beta"]
+    if not (attrs["alpha"] >= 0 and attrs["bias"] >= 0 and beta in (0.25, 0.5, 0.75, 1.0)):
+        return intrinsic("pow", spread, const(beta, spread.dtype))
+    if beta == 1.0:
+        return spread
+    root = intrinsic("sqrt", spread)
+    fourth = intrinsic("sqrt", root)
+    return {0.25: fourth, 0.5: root, 0.75: root * fourth}[beta]
+
+
 def _lrn_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
     axis, size = axis_of(attrs["axis"], x.ndim), attrs["size"]
     k = te.reduce_axis(size, "k")
@@ -411,8 +425,7 @@ def _lrn_lower(type_: TensorType, attrs: Attrs, x: te.Tensor) -> te.Tensor:
 
     def body(*i: Expr) -> Expr:
         spread = total[i] * (attrs["alpha"] / size) + attrs["bias"]
-        power = intrinsic("pow", spread, const(attrs["beta"], spread.dtype))
-        return narrow(widen(x[i]) / power, type_.dtype)
+        return narrow(widen(x[i]) / _power(spread, attrs), type_.dtype)
 
     return compute(type_.shape, body, "lrn")
 
@@ -436,6 +449,9 @@ LRN = op(
         Sample((Tensor((2, 7, 3)),), {"size": 3}),
         Sample((Tensor((1, 5, 2, 2)),), {"size": 4, "alpha": 0.5, "beta": 0.5, "bias": 2.0}),
         Sample((Tensor((2, 3, 6)),), {"size": 5, "axis": -1, "alpha": 0.1}),
+        Sample((Tensor((2, 5, 3)),), {"size": 3, "beta": 0.6, "alpha": 2.0}),
+        Sample((Tensor((2, 5, 3)),), {"size": 3, "beta": 0.25, "alpha": 2.0, "bias": 0.0}),
+        Sample((Tensor((2, 5, 3)),), {"size": 3, "beta": 1.0, "alpha": 2.0}),
     ),
     error_samples=[
         ErrorSample((Tensor((2, 3)),), {"size": 0}, "at least 1"),
