@@ -25,7 +25,13 @@ ELSEWHERE = {
 
 
 def test_every_decision_is_forced():
-    assert {name for name, _ in alternatives()} == {*SHOWN, *CASES, *FORCED, *ELSEWHERE}
+    # Other tests of this process declare decisions whose subject is "test".
+    assert {name for name, _ in alternatives() if not name.startswith("test.")} == {
+        *SHOWN,
+        *CASES,
+        *FORCED,
+        *ELSEWHERE,
+    }
 
 
 def test_executed_alternatives_are_counted(tmp_path, monkeypatch):

@@ -210,7 +210,7 @@ def test_only_the_named_decisions_are_asked_for():
 
 
 SPEED = Decision(
-    "card.speed", "A choice of a region's compiler, for this test.", ("slow", "fast"), recordable=True
+    "test.card_speed", "A choice of a region's compiler, for this test.", ("slow", "fast"), recordable=True
 )
 
 
@@ -234,7 +234,7 @@ def test_decisions_of_the_compilers_of_regions_are_forced_and_recorded():
 
         @hookimpl
         def dlc_decisions(self, target):
-            return {"card.speed/1": "fast"} if target.kind.name == "card" else {}
+            return {"test.card_speed/1": "fast"} if target.kind.name == "card" else {}
 
         @hookimpl
         def dlc_schedule_state(self):
@@ -243,12 +243,12 @@ def test_decisions_of_the_compilers_of_regions_are_forced_and_recorded():
     card = CardPlugin("card", compile=compile_by_speed)
     with fresh_registry({"card": card}):
         kernel, speed = region_of()
-        assert (speed, kernel.origin, str(*kernel.choices)) == ("slow", "", "card.speed=slow")
-        kernel, speed = region_of(config={"decisions": "card.speed=fast"})
+        assert (speed, kernel.origin, str(*kernel.choices)) == ("slow", "", "test.card_speed=slow")
+        kernel, speed = region_of(config={"decisions": "test.card_speed=fast"})
         assert (speed, kernel.origin) == ("fast", "")
         with PassContext(decider=lambda decision, options, preferred, target: options.index("fast")):
             assert region_of()[1] == "fast"
     with fresh_registry({"card": card, "records": Records()}):
         kernel, speed = region_of()
-        assert (speed, kernel.origin) == ("fast", "1 of 1 choices are a tuner's (card.speed)")
-        assert region_of(config={"decisions": "card.speed=slow"})[1] == "slow"
+        assert (speed, kernel.origin) == ("fast", "1 of 1 choices are a tuner's (test.card_speed)")
+        assert region_of(config={"decisions": "test.card_speed=slow"})[1] == "slow"

@@ -229,7 +229,7 @@ def test_models_with_importers_are_not_cached(tmp_path):
 def test_other_frontends_refuse_importers():
     plain = SimpleNamespace(name="plain", suffixes=(".plain",), load=lambda model, context: None)
     given = SimpleNamespace(DLC_API="0.1", dlc_frontends=hookimpl(lambda: [plain]))
-    with fresh_registry({"plain": given}), pytest.raises(UsageError, match="takes no importers"):
+    with fresh_registry({"plain": given}), pytest.raises(UsageError, match="takes no 'importers'"):
         dlc.load("x.plain", importers=[swish])
 
 

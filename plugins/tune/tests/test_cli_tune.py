@@ -145,7 +145,9 @@ def stopped(called, monkeypatch):
 
         monkeypatch.setattr(command, "search", interrupted)
 
-    return stop
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # workers of pytest-xdist ignore it
+    yield stop
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
