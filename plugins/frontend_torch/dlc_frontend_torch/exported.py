@@ -8,8 +8,8 @@ public names.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,8 @@ def _program(model: Any, given: Mapping[str, Any]) -> ExportedProgram:
 def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     """The module of a program; see `load`."""
     custom = importers_for(importers)
-    program = _with_reshapes(program).run_decompositions(for_export(custom))
+    with _with_reshapes(program):
+        program = program.run_decompositions(for_export(custom))
     signature = program.graph_signature
     symbols = Symbols(program.range_constraints)
     importer = Importer(program.graph_module, symbols, custom)
@@ -118,19 +119,20 @@ def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     return IRModule({"main": main}, {"source": "a torch program", "name": "program"})
 
 
-def _with_reshapes(program: ExportedProgram) -> ExportedProgram:
-    """The program with `reshape` instead of `view`. Decompositions may return other strides than the whole
-    operators did, and a tensor of these strides may have no such view.
+@contextmanager
+def _with_reshapes(program: ExportedProgram) -> Iterator[None]:
+    """Within this context the program has `reshape` instead of `view`. Decompositions may return other
+    strides than the whole operators did, and a tensor of these strides may have no such view. The graph is
+    not copied, because a copy renames placeholders such as "input".
     """
-    graph = copy.deepcopy(program.graph)
-    for node in graph.nodes:
-        if node.target is torch.ops.aten.view.default:
-            node.target = torch.ops.aten.reshape.default
-    return ExportedProgram(
-        program.graph_module, graph, program.graph_signature, program.state_dict, program.range_constraints,
-        program.module_call_graph, program.example_inputs, constants=program.constants,
-        verifiers=program.verifiers,
-    )  # fmt: skip
+    views = [node for node in program.graph.nodes if node.target is torch.ops.aten.view.default]
+    for node in views:
+        node.target = torch.ops.aten.reshape.default
+    try:
+        yield
+    finally:
+        for node in views:
+            node.target = torch.ops.aten.view.default
 
 
 def _output_names(program: ExportedProgram) -> list[str]:
