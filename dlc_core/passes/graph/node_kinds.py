@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dlc_core.graph.node import Node, functions_of, involves_texts
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op.declare import OpDecl, lowering_of, plan_of
+from dlc_core.op.std import scans
+from dlc_core.op.std.norm import LRN
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.heuristics import FUSION
 from dlc_core.tir.interface import kind_of_program
@@ -70,7 +72,7 @@ def interpolates(value: Node) -> bool:
 
 def is_windowed(value: Node) -> bool:
     """Whether a reduction may read each element of its input for several results."""
-    return "kernel" in value.attrs or value.op.name == "lrn" or value.op.name.startswith("cum")
+    return "kernel" in value.attrs or value.op is LRN or value.op in scans.OPS
 
 
 def _count(shape: Sequence[Dim]) -> int | None:

@@ -32,7 +32,8 @@ CHECKS = (
     "aten._assert_scalar.default", "aten._assert_async.msg", "aten._assert_tensor_metadata.default",
     "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
 )  # fmt: skip
-"""Operators that only check something. Sizes are checked by the compiled code too."""
+"""Operators that only check values or sizes, and compute nothing. They are left out: the compiled code checks
+the ranges of sizes and the relations that its own operators need, but neither values nor other relations."""
 
 
 class Importer:

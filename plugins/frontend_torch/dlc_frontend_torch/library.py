@@ -63,8 +63,9 @@ def as_torch_op(
         given = [each for each in tensors if each is not None]
         types = tuple(_type(each, tuple(each.shape)) for each in given)
         exe = _compiled(decl, types, tuple(sorted((k, _frozen(v)) for k, v in attrs.items())), target)
-        made = exe._call([as_array(each) for each in given])
-        found = [as_tensor(a, out.type.dtype) for a, out in zip(made, exe.signature.outputs, strict=True)]
+        made = exe(*(as_array(each) for each in given))
+        arrays = made if isinstance(made, tuple) else (made,)
+        found = [as_tensor(a, out.type.dtype) for a, out in zip(arrays, exe.signature.outputs, strict=True)]
         return found[0] if results == 1 else tuple(found)
 
     def fake(*tensors: torch.Tensor | None, **attrs: Any) -> Any:

@@ -71,9 +71,8 @@ class Symbols:
         if found is None:
             return None
         low, high = (_integer(end) for end in (found.lower, found.upper))
-        # torch gives sizes that it knows nothing about a range from 2; smaller ones are right here too.
-        least = 0 if low is None or low <= 2 else low
-        return Bounds(least, None if high is None or high >= LARGEST else high)
+        # A range from 2 means that torch took branches and broadcasts which are wrong for the sizes 0 and 1.
+        return Bounds(max(low or 0, 0), None if high is None or high >= LARGEST else high)
 
     def _convert(self, expr: sympy.Basic) -> Any:
         if isinstance(expr, sympy.Integer):

@@ -55,6 +55,27 @@ def test_bounds_of_sizes_are_checked():
         exe.run({"calls": calls, "image": np.ones((9, 4), np.float32)})
 
 
+class Branch(torch.nn.Module):
+    def forward(self, x):
+        return x * (5 if x.shape[0] == 1 else 2)
+
+
+def test_sizes_for_which_a_branch_was_not_traced_are_refused():
+    program = torch.export.export(
+        Branch(), (torch.ones(4, 3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
+    )
+    exe = dlc.compile(program)
+    np.testing.assert_array_equal(exe(np.ones((9, 3), np.float32)), np.full((9, 3), 2, np.float32))
+    with pytest.raises(UsageError, match="is 1, and the model is compiled for"):
+        exe(np.ones((1, 3), np.float32))
+
+
+def test_unknown_arguments_are_refused():
+    with pytest.raises(UsageError, match="takes no 'exmaple_inputs'") as caught:
+        dlc.compile(Branch(), exmaple_inputs=(torch.ones(4, 3),))
+    assert "example_inputs" in caught.value.hint
+
+
 def test_a_file_is_read(tmp_path):
     path = tmp_path / "m.pt2"
     torch.export.save(exported(), path)
@@ -91,6 +112,6 @@ def test_all_missing_operators_are_named_with_their_lines():
     with pytest.raises(UnsupportedError) as caught:
         dlc.compile(Missing(), example_inputs=(torch.randn(3, 3),))
     text = str(caught.value)
-    for operator, line in (("_linalg_eigh", 85), ("_fft", 86), ("linalg_qr", 87)):
+    for operator, line in (("_linalg_eigh", 106), ("_fft", 107), ("linalg_qr", 108)):
         assert operator in text
         assert f"test_export.py:{line}" in text

@@ -17,7 +17,15 @@ from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_core.op.infer import product
 from dlc_core.support.record import record
-from dlc_frontend_torch.aten.pooling import adaptive_windows, as_given, batched, sizes_of, window_numbers
+from dlc_frontend_torch.aten.pooling import (
+    adaptive_windows,
+    as_given,
+    batched,
+    on_axis,
+    sizes_of,
+    spatial_dims,
+    window_numbers,
+)
 from dlc_frontend_torch.aten.results import is_used
 from dlc_frontend_torch.call import Call
 from dlc_frontend_torch.registry import aten
@@ -88,16 +96,11 @@ def _lowest(c: Call, x: Node) -> Node:
     return c.const(-math.inf if x.dtype.is_float else np.iinfo(x.dtype.numpy).min, x.dtype)
 
 
-def _on_axis(values: Any, axis: int, rank: int) -> Any:
-    """An array of one axis, or of the windows and taps of one axis, in a shape that broadcasts."""
-    return values.reshape([len(values) if place == axis else 1 for place in range(rank)])
-
-
 def _flat(axes: Sequence[Axis], positions: Sequence[Any]) -> Any:
     """Indices into the flattened spatial dims, from arrays of the windows of each axis."""
     made: Any = 0
     for number, (axis, found) in enumerate(zip(axes, positions, strict=True)):
-        made = made * axis.size + _on_axis(found, number, len(axes))
+        made = made * axis.size + on_axis(found, number, len(axes))
     return np.asarray(made, np.int64)
 
 
@@ -106,7 +109,7 @@ def _taken(c: Call, x: Node, axes: Sequence[Axis], tap: Sequence[int]) -> Node:
     made, inside = x, np.array(True)
     for number, (axis, place) in enumerate(zip(axes, tap, strict=True)):
         made = std.gather(made, c.const(axis.clipped[:, place], "int64"), axis=number + 2)
-        inside = inside & _on_axis(axis.inside[:, place], number, len(axes))
+        inside = inside & on_axis(axis.inside[:, place], number, len(axes))
     return made if inside.all() else std.where(c.const(inside, "bool"), made, _lowest(c, x))
 
 
@@ -153,7 +156,7 @@ def _searched(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
     for number in reversed(range(rank)):
         axis = axes[number]
         place = found if rest is None else rest
-        begins = c.const(_on_axis(np.array(axis.begins, np.int64), number, rank), "int64")
+        begins = c.const(on_axis(np.array(axis.begins, np.int64), number, rank), "int64")
         own = std.mod(place, c.const(taps[number], "int64")) if number else place
         rest = std.floordiv(place, c.const(taps[number], "int64"))
         at = std.add(std.mul(own, c.const(axis.step, "int64")), begins)
@@ -170,9 +173,12 @@ def _with_indices(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
     return _searched(c, x, axes)
 
 
-def _max_pool(
-    c: Call, x: Node, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Node, Node | None]:
+@aten("max_pool2d_with_indices max_pool3d_with_indices")
+def max_pool(
+    c: Call, x: Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Node, Node | None]:  # fmt: skip
+    spatial = spatial_dims(c)
     window, pads, steps = (window_numbers(c, spatial, each) for each in (kernel, padding, dilation))
     strides = window_numbers(c, spatial, stride) if stride else window
     full = batched(x, spatial)
@@ -187,41 +193,20 @@ def _max_pool(
     return as_given(best, x), index
 
 
-@aten("max_pool2d_with_indices")
-def max_pool2d_with_indices(
-    c: Call, x: Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,),
-    ceil_mode: bool = False,
-) -> tuple[Node, Node | None]:  # fmt: skip
-    return _max_pool(c, x, 2, kernel, stride, padding, dilation, ceil_mode)
-
-
-@aten("max_pool3d_with_indices")
-def max_pool3d_with_indices(
-    c: Call, x: Node, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,),
-    ceil_mode: bool = False,
-) -> tuple[Node, Node | None]:  # fmt: skip
-    return _max_pool(c, x, 3, kernel, stride, padding, dilation, ceil_mode)
-
-
-def _adaptive_max_pool(c: Call, x: Node, counts: Any, spatial: int) -> tuple[Node, Node]:
+@aten("adaptive_max_pool2d adaptive_max_pool3d")
+def adaptive_max_pool(c: Call, x: Node, counts: Any) -> tuple[Node, Node]:
+    spatial = spatial_dims(c)
     full = batched(x, spatial)
     axes = _adaptive(sizes_of(c, x.shape, spatial), c.numbers(counts, "an adaptive pool of a size"))
     best, index = _with_indices(c, full, axes)
     return as_given(best, x), as_given(index, x)
 
 
-@aten("adaptive_max_pool2d")
-def adaptive_max_pool2d(c: Call, x: Node, counts: Any) -> tuple[Node, Node]:
-    return _adaptive_max_pool(c, x, counts, 2)
-
-
-@aten("adaptive_max_pool3d")
-def adaptive_max_pool3d(c: Call, x: Node, counts: Any) -> tuple[Node, Node]:
-    return _adaptive_max_pool(c, x, counts, 3)
-
-
-def _scattered(c: Call, grad: Node, x: Node, index: Node, spatial: int) -> Node:
-    """Add the gradient of each window at the place of its maximum."""
+@aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward")
+@aten("adaptive_max_pool2d_backward adaptive_max_pool3d_backward")
+def max_pool_backward(c: Call, grad: Node, x: Node, *given: Any) -> Node:
+    """Add the gradient of each window at the place of its maximum, whose index is the last argument."""
+    spatial, index = spatial_dims(c), given[-1]
     images = product(x.shape[: len(x.shape) - spatial])
     size = product(x.shape[len(x.shape) - spatial :])
     count = product(grad.shape[len(grad.shape) - spatial :])
@@ -234,29 +219,3 @@ def _scattered(c: Call, grad: Node, x: Node, index: Node, spatial: int) -> Node:
         reduction="add",
     )
     return std.reshape(made, shape=tuple(x.shape))
-
-
-@aten("max_pool2d_with_indices_backward")
-def max_pool2d_backward(
-    c: Call, grad: Node, x: Node, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    index: Node,
-) -> Node:  # fmt: skip
-    return _scattered(c, grad, x, index, 2)
-
-
-@aten("max_pool3d_with_indices_backward")
-def max_pool3d_backward(
-    c: Call, grad: Node, x: Node, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    index: Node,
-) -> Node:  # fmt: skip
-    return _scattered(c, grad, x, index, 3)
-
-
-@aten("adaptive_max_pool2d_backward")
-def adaptive_max_pool2d_backward(c: Call, grad: Node, x: Node, index: Node) -> Node:
-    return _scattered(c, grad, x, index, 2)
-
-
-@aten("adaptive_max_pool3d_backward")
-def adaptive_max_pool3d_backward(c: Call, grad: Node, x: Node, index: Node) -> Node:
-    return _scattered(c, grad, x, index, 3)

@@ -18,6 +18,16 @@ from dlc_frontend_torch.registry import aten
 Ints = tuple[int, ...]
 
 
+def spatial_dims(c: Call) -> int:
+    """The number of spatial dims of a pool, from the name of its operator: "...2d..." has 2."""
+    return next(number for number in (1, 2, 3) if f"{number}d" in c.op)
+
+
+def on_axis(values: Any, axis: int, rank: int) -> Any:
+    """An array of one axis in a shape of `rank` dims that broadcasts."""
+    return values.reshape([len(values) if place == axis else 1 for place in range(rank)])
+
+
 def window_numbers(c: Call, rank: int, given: Any) -> Ints:
     """The numbers of an argument of a pool, one for each spatial dim."""
     found = c.numbers(given, "a window")
@@ -46,10 +56,12 @@ def accumulating(c: Call, x: Node) -> Node:
     return c.cast(x, "float32") if x.dtype.bits < 32 else x
 
 
-def _avg_pool(
-    c: Call, x: Node, spatial: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool, divisor: int | None,
+@aten("avg_pool1d avg_pool2d avg_pool3d")
+def avg_pool(
+    c: Call, x: Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Node:  # fmt: skip
+    spatial = spatial_dims(c)
     window, pads = window_numbers(c, spatial, kernel), window_numbers(c, spatial, padding)
     options: dict[str, Any] = {
         "kernel": window,
@@ -61,7 +73,7 @@ def _avg_pool(
     if not x.dtype.is_float:
         raise c.unsupported(f"the mean of elements of {x.dtype}")
     full = batched(x, spatial)
-    if divisor is None:
+    if divisor_override is None:
         return as_given(std.avg_pool(full, **options), x)
     # The mean over whole windows: the end is padded as far as the last window reaches.
     strides, sizes = options["strides"], sizes_of(c, x.shape, spatial)
@@ -72,33 +84,9 @@ def _avg_pool(
     ]
     wide = std.pad(accumulating(c, full), pads=(0, 0, *pads, 0, 0, *ends))
     made = std.avg_pool(wide, kernel=window, strides=strides)
-    scaled = std.mul(made, c.const(math.prod(window) / divisor, made.dtype))
+    scaled = std.mul(made, c.const(math.prod(window) / divisor_override, made.dtype))
     kept = std.slice(scaled, begins=(0,) * spatial, ends=counts, axes=tuple(range(2, spatial + 2)))
     return as_given(c.cast(kept, x.dtype), x)
-
-
-@aten("avg_pool1d")
-def avg_pool1d(
-    c: Call, x: Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Node:  # fmt: skip
-    return _avg_pool(c, x, 1, kernel, stride, padding, ceil_mode, count_include_pad, None)
-
-
-@aten("avg_pool2d")
-def avg_pool2d(
-    c: Call, x: Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Node:  # fmt: skip
-    return _avg_pool(c, x, 2, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-@aten("avg_pool3d")
-def avg_pool3d(
-    c: Call, x: Node, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Node:  # fmt: skip
-    return _avg_pool(c, x, 3, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 def _members(size: int, count: int, kernel: int, stride: int, padding: int) -> Matrix:
@@ -108,10 +96,12 @@ def _members(size: int, count: int, kernel: int, stride: int, padding: int) -> M
     return ((places >= begins) & (places < begins + kernel)).astype(float)
 
 
-def _avg_pool_backward(
-    c: Call, grad: Node, x: Node, spatial: int, kernel: Any, stride: Any, padding: Any,
-    count_include_pad: bool, divisor: int | None,
+@aten("avg_pool2d_backward avg_pool3d_backward")
+def avg_pool_backward(
+    c: Call, grad: Node, x: Node, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: int | None,
 ) -> Node:  # fmt: skip
+    spatial = spatial_dims(c)
     window, pads = window_numbers(c, spatial, kernel), window_numbers(c, spatial, padding)
     strides = window_numbers(c, spatial, stride) if stride else window
     sizes, counts = sizes_of(c, x.shape, spatial), sizes_of(c, grad.shape, spatial)
@@ -120,34 +110,17 @@ def _avg_pool_backward(
     members = [_members(*place) for place in places]
     for axis, member in enumerate(members):
         number = member.sum(1)
-        if divisor is not None:
+        if divisor_override is not None:
             number = np.full(counts[axis], 1.0)
         elif count_include_pad:
             begins = np.arange(counts[axis]) * strides[axis] - pads[axis]
             number = np.minimum(begins + window[axis], sizes[axis] + pads[axis]) - begins
-        shape = [-1 if place == axis else 1 for place in range(spatial)]
         if not (number == 1).all():
-            made = std.div(made, c.const(number.reshape(shape), made.dtype))
+            made = _divided(c, made, number, axis, spatial)
         made = along(made, axis + 2, member.T)
-    if divisor is not None:
-        made = std.div(made, c.const(divisor, made.dtype))
+    if divisor_override is not None:
+        made = std.div(made, c.const(divisor_override, made.dtype))
     return as_given(c.cast(made, c.dtype), x)
-
-
-@aten("avg_pool2d_backward")
-def avg_pool2d_backward(
-    c: Call, grad: Node, x: Node, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool, divisor_override: int | None,
-) -> Node:  # fmt: skip
-    return _avg_pool_backward(c, grad, x, 2, kernel, stride, padding, count_include_pad, divisor_override)
-
-
-@aten("avg_pool3d_backward")
-def avg_pool3d_backward(
-    c: Call, grad: Node, x: Node, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
-    count_include_pad: bool, divisor_override: int | None,
-) -> Node:  # fmt: skip
-    return _avg_pool_backward(c, grad, x, 3, kernel, stride, padding, count_include_pad, divisor_override)
 
 
 def adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
@@ -162,7 +135,14 @@ def _adaptive_members(size: int, count: int) -> Matrix:
     return members
 
 
-def _adaptive_avg_pool(c: Call, x: Node, counts: Any, spatial: int) -> Node:
+def _divided(c: Call, x: Node, numbers: Any, axis: int, spatial: int) -> Node:
+    """The tensor divided by numbers along a spatial axis."""
+    return std.div(x, c.const(on_axis(numbers, axis, spatial), x.dtype))
+
+
+@aten("_adaptive_avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool3d")
+def adaptive_avg_pool(c: Call, x: Node, counts: Any) -> Node:
+    spatial = spatial_dims(c)
     full = batched(x, spatial)
     if all(isinstance(count, int) and count == 1 for count in counts):
         axes = tuple(range(2, spatial + 2))
@@ -178,37 +158,16 @@ def _adaptive_avg_pool(c: Call, x: Node, counts: Any, spatial: int) -> Node:
     made = accumulating(c, full)
     for axis, (size, count) in enumerate(pairs):
         members = _adaptive_members(size, count)
-        made = along(made, axis + 2, members)
-        number = members.sum(1).reshape([-1 if place == axis else 1 for place in range(spatial)])
-        made = std.div(made, c.const(number, made.dtype))
+        made = _divided(c, along(made, axis + 2, members), members.sum(1), axis, spatial)
     return as_given(c.cast(made, x.dtype), x)
 
 
-@aten("_adaptive_avg_pool2d adaptive_avg_pool2d")
-def adaptive_avg_pool2d(c: Call, x: Node, counts: Any) -> Node:
-    return _adaptive_avg_pool(c, x, counts, 2)
-
-
-@aten("_adaptive_avg_pool3d adaptive_avg_pool3d")
-def adaptive_avg_pool3d(c: Call, x: Node, counts: Any) -> Node:
-    return _adaptive_avg_pool(c, x, counts, 3)
-
-
-def _adaptive_avg_pool_backward(c: Call, grad: Node, x: Node, spatial: int) -> Node:
+@aten("_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward")
+def adaptive_avg_pool_backward(c: Call, grad: Node, x: Node) -> Node:
+    spatial = spatial_dims(c)
     sizes, counts = sizes_of(c, x.shape, spatial), sizes_of(c, grad.shape, spatial)
     made = accumulating(c, batched(grad, spatial))
     for axis, (size, count) in enumerate(zip(sizes, counts, strict=True)):
         members = _adaptive_members(size, count)
-        number = members.sum(1).reshape([-1 if place == axis else 1 for place in range(spatial)])
-        made = along(std.div(made, c.const(number, made.dtype)), axis + 2, members.T)
+        made = along(_divided(c, made, members.sum(1), axis, spatial), axis + 2, members.T)
     return as_given(c.cast(made, c.dtype), x)
-
-
-@aten("_adaptive_avg_pool2d_backward")
-def adaptive_avg_pool2d_backward(c: Call, grad: Node, x: Node) -> Node:
-    return _adaptive_avg_pool_backward(c, grad, x, 2)
-
-
-@aten("_adaptive_avg_pool3d_backward")
-def adaptive_avg_pool3d_backward(c: Call, grad: Node, x: Node) -> Node:
-    return _adaptive_avg_pool_backward(c, grad, x, 3)

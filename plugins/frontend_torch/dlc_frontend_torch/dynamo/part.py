@@ -9,6 +9,7 @@ import numpy as np
 import sympy
 import torch
 from torch.fx import GraphModule
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from dlc_core import driver
 from dlc_core.diag import DlcError, UnsupportedError
@@ -18,6 +19,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
+from dlc_core.runtime.executable import Executable
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.dtypes import of_torch
 from dlc_frontend_torch.dynamo.drawing import Draw
@@ -62,7 +64,7 @@ class Part:
             self._import(module, places, static)
         found = next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0]
         self.returns_tuple = isinstance(found, (list, tuple))
-        self._exe = self._caller = None
+        self._exe: Executable | None = None
         if self._nodes:
             names = {"inputs": tuple(p.attrs["name"] for p in self._params)}
             names["outputs"] = tuple(f"output_{i}" for i in range(len(self._nodes)))
@@ -196,8 +198,9 @@ class Part:
                 else np.empty((self._sizes.symbol(next(carried), arguments), 0), np.bool_)
                 for index in self._inputs
             ]
-            made = self._exe._call(arrays)
-            results = [as_tensor(array, kind) for array, kind in zip(made, self._kinds)]
+            made = self._exe(*arrays)
+            found = made if isinstance(made, tuple) else (made,)
+            results = [as_tensor(array, kind) for array, kind in zip(found, self._kinds, strict=True)]
         outputs = tuple(find(arguments, results) for find in self._outputs)
         for index, position in self._writes:
             arguments[index].copy_(results[position])
@@ -217,14 +220,16 @@ def _symbols_of(module: GraphModule) -> set[sympy.Symbol]:
 
 
 def _ranges(places: Sequence[Any]) -> Mapping[Any, Any]:
-    """The ranges of the symbols of a graph."""
+    """The ranges of the symbols of a graph that sizes of inputs have, which torch guards. Those of symbols
+    that depend on data are only what was traced.
+    """
     for place in places:
         value = place.meta.get("val")
         sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
         for size in sizes:
             if isinstance(size, torch.SymInt):
-                found: Mapping[Any, Any] = size.node.shape_env.var_to_range
-                return found
+                known = size.node.shape_env.var_to_range
+                return {s: r for s, r in known.items() if not symbol_is_type(s, SymT.UNBACKED_INT)}
     return {}
 
 
