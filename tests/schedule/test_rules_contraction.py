@@ -179,6 +179,8 @@ CONVS = {
 GROUPED = {
     "groups": lambda **k: conv(4, (5, 6), 6, (3, 3), groups=2, padding=SAME, **k),
     "wide groups": lambda **k: conv(6, (4, 4), 48, (3, 3), groups=3, padding=SAME, **k),
+    "point groups": lambda **k: conv(12, (5, 7), 60, (1, 1), groups=4, batch=2, **k),
+    "int32 groups": lambda **k: conv(6, (5, 5), 22, (3, 2), groups=2, dtype="int32", **k),
 }
 
 
@@ -237,6 +239,29 @@ def test_constant_weights_are_repacked_in_panels():
 def test_weights_of_point_convolutions_are_repacked():
     func = schedule_for(conv(64, (7, 7), 96, (1, 1)), MACHINES["wide"])
     assert func.buffers[1].static_shape() == (1, 1, 6, 64, 16)
+
+
+@pytest.mark.parametrize(("window", "groups", "outputs"), [((1, 1), 4, 136), ((3, 3), 2, 40)])
+def test_weights_of_groups_are_repacked_in_panels_of_each_group(window, groups, outputs):
+    func = check_schedule(conv(4 * groups, (6, 6), outputs, window, groups=groups), MACHINES["wide"])
+    ((position, layout),) = func.attrs["repack"].items()
+    width = func.buffers[position].static_shape()[-1]
+    assert width % MACHINES["wide"].lanes(32) == 0
+    weights = np.arange(np.prod(window) * 4 * outputs, dtype="float32").reshape(*window, 4, outputs)
+    packed = layout.apply_numpy(weights).reshape(groups, -1, *window, 4, width)
+    for group in range(groups):
+        columns = np.moveaxis(packed[group], 0, -2).reshape(*window, 4, -1)
+        size = outputs // groups
+        np.testing.assert_array_equal(columns[..., :size], weights[..., group * size : (group + 1) * size])
+        assert not columns[..., size:].any()
+
+
+def test_weights_of_groups_that_are_no_constants_are_read_in_place():
+    x, w = tensor("x", 1, 5, 5, 6), tensor("w", 1, 1, 3, 40)
+    y = std.conv(x, w, groups=2, layout="NXC", kernel_layout="XIO")
+    func = check_schedule(kernel_of(y, [x, w]), MACHINES["wide"])
+    is_contraction(func)
+    assert "repack" not in func.attrs
 
 
 @pytest.mark.parametrize(("inner", "expected"), [(64, False), (256, True)])

@@ -58,6 +58,7 @@ def test_products(size, machine):
 CONVS = {
     "a window": ((1, 6, 9, 16), (3, 3, 16, 12), {"padding": (1, 1, 1, 1)}),
     "four channels": ((1, 9, 9, 4), (3, 3, 4, 8), {"strides": (2, 2)}),
+    "groups": ((1, 5, 6, 16), (3, 3, 8, 12), {"groups": 2}),
 }
 
 

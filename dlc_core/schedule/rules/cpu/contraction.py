@@ -43,6 +43,7 @@ from dlc_core.schedule.rules.cpu.gemm_plan import (
     Weights,
     plan_gemm,
 )
+from dlc_core.schedule.rules.cpu.groups import separate_groups
 from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS, schedule_map
 from dlc_core.schedule.rules.cpu.register_tile import Tile
 from dlc_core.schedule.rules.cpu.tails import TAILS
@@ -85,6 +86,7 @@ class ContractionScheduler(TileNest):
     def run(self, plan: GemmPlan | None = None) -> None:
         """Schedule the kernel by a plan; the default is the plan chosen from its facts."""
         s = self.s
+        self.found = separate_groups(s, self.block, self.found)
         borders = s.get_producers(self.block)
         # In short code, groups of elements contain tests for borders, which a dot product cannot have.
         if not (self.machine.short_code and borders):

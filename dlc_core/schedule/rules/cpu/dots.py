@@ -8,6 +8,7 @@ group per lane. The left-hand side is read in place, one group at a time.
 
 from __future__ import annotations
 
+from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.dots import dot_intrin
 from dlc_core.schedule.handles import LoopRV
@@ -33,9 +34,14 @@ def dot_for(func: PrimFunc, found: Contraction, machine: Machine) -> Dot | None:
 def is_constant(func: PrimFunc, found: Contraction) -> bool:
     """Whether the right-hand side is constant, and indexed by plain axes and zeros."""
     buffer, axes = found.rhs.load.buffer, {a.var for a in found.block.axes}
-    if buffer not in func.params or func.params.index(buffer) not in func.attrs.get("constants", ()):
-        return False
-    return all(index in axes or const_value(index) == 0 for index in found.rhs.load.indices)
+    return is_constant_param(func, buffer) and all(
+        index in axes or const_value(index) == 0 for index in found.rhs.load.indices
+    )
+
+
+def is_constant_param(func: PrimFunc, buffer: Buffer) -> bool:
+    """Whether a buffer is a parameter of constant contents, whose layout can be changed at compile time."""
+    return buffer in func.params and func.params.index(buffer) in func.attrs.get("constants", ())
 
 
 def grouped_axis(found: Contraction) -> IterVar | None:
@@ -60,4 +66,4 @@ def dot_columns(schedule: Schedule, column: LoopRV, dot: Dot) -> None:
         dot_columns(schedule, loops.tail.loop, dot)
 
 
-__all__ = ["dot_columns", "dot_for", "grouped_axis", "is_constant"]
+__all__ = ["dot_columns", "dot_for", "grouped_axis", "is_constant", "is_constant_param"]

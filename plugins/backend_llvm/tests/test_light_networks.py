@@ -1,0 +1,46 @@
+"""Kernels of light networks at their real sizes, compared with NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dlc_core as dlc
+from dlc_core.graph.node import Function, Node, constant, param
+from dlc_core.ir.module import IRModule
+from dlc_core.ir.types import tensor_type
+from dlc_core.op import std
+
+LAST = {"layout": "NXC", "kernel_layout": "XIO"}
+
+
+def computed(x: Node, y: Node, image: np.ndarray, threads: int = 2) -> np.ndarray:
+    module = IRModule({"main": Function("main", (x,), y)})
+    return dlc.compile(module, "llvm", num_threads=threads, cache=False)(image)
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "outputs", "groups", "taps"),
+    [
+        ((7, 7), 544, 544, 4, 1),
+        ((14, 14), 272, 68, 4, 1),
+        ((28, 28), 34 * 4, 136, 4, 1),
+        ((7, 7), 240, 960, 3, 1),
+        ((14, 14), 128, 128, 32, 3),
+        ((9, 5), 48, 72, 3, 3),
+    ],
+)
+def test_convolutions_in_groups(size, channels, outputs, groups, taps):
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((1, *size, channels)).astype(np.float32)
+    window = rng.standard_normal((taps, taps, channels // groups, outputs)).astype(np.float32)
+    window /= np.float32(np.sqrt(taps * taps * channels / groups))
+    border = taps // 2
+    padded = np.pad(image.astype(np.float64), [(0, 0), (border, border), (border, border), (0, 0)])
+    view = np.lib.stride_tricks.sliding_window_view(padded, (taps, taps), (1, 2))
+    view = view.reshape(1, *size, groups, channels // groups, taps, taps)
+    split = window.astype(np.float64).reshape(taps, taps, channels // groups, groups, outputs // groups)
+    expected = np.einsum("nhwgcrs,rscgo->nhwgo", view, split).reshape(1, *size, outputs)
+    x = param("x", tensor_type(image.shape))
+    y = std.conv(x, constant(window), groups=groups, padding=(border,) * 4, **LAST)
+    np.testing.assert_allclose(computed(x, y, image), expected, rtol=1e-4, atol=1e-5)
