@@ -134,6 +134,9 @@ class MemoryHeuristics:
     effort: int = 2048
     """Steps that are tried over all partial orders: the beam is narrower in long programs.  A limit on
     compile time.  Halved and doubled: no kernel of the corpus changes."""
+    tried: int = 64
+    """Steps that are tried after a partial order, of those that are ready.  A limit on compile time.  Not
+    measured: it concerns wide programs, and no program of the corpus is that wide."""
     gain_divisor: int = 20
     """A new order must save at least one part in this many, because neighbours in the given order share data
     in the caches.  Halved and doubled: no kernel of the corpus changes."""

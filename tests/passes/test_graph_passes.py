@@ -35,6 +35,7 @@ from dlc_core.passes.graph import (
     FoldConstants,
     Infer,
     Simplify,
+    rules_slice,
 )
 from dlc_core.passes.graph.inline import inlined
 from dlc_core.rewrite import Rule, match_op, var
@@ -455,3 +456,27 @@ def test_keeps_unknown_ops(x):
     passes = (Infer(), Simplify(), FoldConstants(), ExpandComposites(), CommonSubexpressions(), DeadCode())
     module = IRModule({"main": Function("main", (x,), strange)})
     assert ops(Pipeline(passes).run(module, PassContext())["main"]) == ["strange"]
+
+
+# concatenations
+
+
+def test_nested_concatenations_of_one_value_stay_small(x, checked):
+    """A value that is doubled 20 times has a million copies of x, and few nodes."""
+    doubled = x
+    for _ in range(20):
+        doubled = std.concat(doubled, doubled, axis=1)
+    assert doubled.shape == (4, 6 << 20)
+    simplified = run(Simplify(), doubled)["main"]
+    assert len(list(post_order(simplified.body))) < 16
+    nested = x
+    for _ in range(4):
+        nested = std.concat(nested, nested, axis=0)
+    assert ops(checked(Simplify(), Function("main", (x,), nested))) == ["tile", "concat"]
+
+
+def test_concatenations_merge_up_to_a_number_of_parts(x):
+    count = 2 * rules_slice.MAX_PARTS
+    parts = [std.concat(x, std.add(x, constant(np.float32(i))), axis=0) for i in range(count)]
+    merged = run(Simplify(), std.concat(*parts, axis=0))["main"].body
+    assert len(merged.args) == rules_slice.MAX_PARTS + count - rules_slice.MAX_PARTS // 2

@@ -19,11 +19,40 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.heuristics import MEMORY
-from dlc_core.passes.lower import LowerGroups
+from dlc_core.passes.lower import LowerGroups, arena
 from dlc_core.passes.lower.arena import Request, plan
 from dlc_core.passes.lower.memory_plan import MemoryPlan, Steps, plan_in_order, plan_memory, steps_of
 
 SEEDS = range(12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_tree_of_live_ranges_finds_those_that_overlap(seed: int) -> None:
+    rng = random.Random(seed)
+    steps = rng.randrange(1, 40)
+    ranges = [sorted((rng.randrange(steps), rng.randrange(steps))) for _ in range(60)]
+    requests = [Request(const(1), first, last) for first, last in ranges]
+    tree = arena._LiveRanges(steps)
+    for added, request in enumerate(requests):
+        assert tree.overlapping(request) == {i for i in range(added) if request.overlaps(requests[i])}
+        tree.add(added, request)
+
+
+def test_a_chain_takes_little_work_for_each_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No value of a chain is compared with all the others."""
+    found = []
+    overlapping = arena._LiveRanges.overlapping
+
+    def counted(tree: arena._LiveRanges, request: Request) -> set[int]:
+        numbers = overlapping(tree, request)
+        found.append(len(numbers))
+        return numbers
+
+    monkeypatch.setattr(arena._LiveRanges, "overlapping", counted)
+    offsets, size = plan([Request(const(64), step, step + 1) for step in range(500)])
+    assert sum(found) <= 2 * 500
+    assert const_value(size) == 128
+    assert {const_value(offset) for offset in offsets} == {0, 64}
 
 
 def lowered(seed: int, size: int = 14) -> Function:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from dlc_core.ir.expr import const_value
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
+from dlc_core.passes.lower import order
 from dlc_core.passes.lower.order import Work, better_order, live_bytes
 from dlc_core.testing.cases import module_of
 
@@ -32,21 +34,21 @@ def programs(draw: st.DrawFn, most: int = 12) -> list[Work]:
     return steps
 
 
-def is_right(steps: Sequence[Work], order: Sequence[int]) -> bool:
-    at = {number: place for place, number in enumerate(order)}
-    return sorted(order) == list(range(len(steps))) and all(
+def is_right(steps: Sequence[Work], found: Sequence[int]) -> bool:
+    at = {number: place for place, number in enumerate(found)}
+    return sorted(found) == list(range(len(steps))) and all(
         at[read] < at[number] for number, step in enumerate(steps) for read in step.reads
     )
 
 
-def simulated(steps: Sequence[Work], order: Sequence[int]) -> int:
+def simulated(steps: Sequence[Work], found: Sequence[int]) -> int:
     """The peak of live bytes, computed with sets."""
-    last = {number: at for at, number in enumerate(order)}
-    for at, number in enumerate(order):
+    last = {number: at for at, number in enumerate(found)}
+    for at, number in enumerate(found):
         last |= dict.fromkeys(steps[number].reads, at)
     most = 0
-    for at, number in enumerate(order):
-        live = {n for n in order[: at + 1] if steps[n].kept or last[n] >= at}
+    for at, number in enumerate(found):
+        live = {n for n in found[: at + 1] if steps[n].kept or last[n] >= at}
         most = max(most, sum(steps[n].result_bytes for n in live) + steps[number].scratch_bytes)
     return most
 
@@ -88,6 +90,20 @@ def test_a_branch_that_frees_much_runs_first() -> None:
 
 def test_a_chain_has_one_order() -> None:
     assert better_order([Work((), 4), Work((0,), 4), Work((1,), 4)]) is None
+
+
+def test_few_of_many_steps_that_are_ready_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work for a wide program grows with its length, not with the square of it."""
+    tried = []
+    freed = order._freed
+    monkeypatch.setattr(order, "_freed", lambda *args: tried.append(args[1]) or freed(*args))
+    counts = []
+    for width in (1000, 2000):
+        tried.clear()
+        steps = [Work((), 4) for _ in range(width)]
+        assert better_order([*steps, Work(tuple(range(width)), 4, kept=True)]) is None
+        counts.append(len(tried))
+    assert counts[1] <= counts[0] * 2.1
 
 
 def branches() -> IRModule:

@@ -21,12 +21,17 @@ from dlc_core.rewrite.rule import Example
 CONCAT, SPLIT, SLICE, PAD, FLIP, GATHER = (
     OPS[name] for name in ("concat", "split", "slice", "pad", "flip", "gather")
 )
-REPEATING = tuple(OPS[name] for name in ("tile", "repeat", "roll"))
+TILE = OPS["tile"]
+REPEATING = (TILE, OPS["repeat"], OPS["roll"])
 SUMS = tuple(OPS[f"reduce_{name}"] for name in ("sum", "mean"))
 EXTREMES = tuple(OPS[f"reduce_{name}"] for name in ("max", "min", "prod"))
 
 x, y = var("x"), var("y")
 DTYPES = ("float32", "int8")
+MAX_PARTS = 256
+"""The most parts of a concatenation that has merged another one."""
+MIN_COPIES = 8
+"""Copies of one value from which a concatenation is a `tile`, whose kernel has one case and a remainder."""
 Window = tuple[int, int, int]
 """First index, number of indices, stride: along one axis."""
 
@@ -104,13 +109,21 @@ def _part(match: Match) -> Node | None:
 
 
 def _tidy_concat(match: Match) -> Node | None:
-    """Merge nested concatenations, remove empty inputs, and merge adjacent slices of one value."""
+    """Merge nested concatenations, remove empty inputs, and merge adjacent slices of one value.
+
+    Nested concatenations of one value can have a number of parts that is exponential in their depth. So they
+    are not merged beyond `MAX_PARTS`, and many copies of one value are a `tile`.
+    """
     root = match.root
     axis = root.attrs["axis"] % len(root.shape)
+    if len(root.args) >= MIN_COPIES and len(set(root.args)) == 1:
+        repeats = [1] * len(root.shape)
+        repeats[axis] = len(root.args)
+        return TILE.build(root.args[0], repeats=tuple(repeats))
     parts: list[Node] = []
     for arg in root.args:
         nested = arg.op is CONCAT and arg.attrs["axis"] % len(arg.shape) == axis
-        parts += arg.args if nested else [arg]
+        parts += arg.args if nested and len(parts) + len(arg.args) <= MAX_PARTS else [arg]
     parts = [p for p in parts if p.shape[axis] != 0] or parts[:1]
     joined: list[Node] = []
     for part in parts:
@@ -261,13 +274,14 @@ RULES: tuple[Rule, ...] = (
         "concat_parts",
         match_any(CONCAT),
         _tidy_concat,
-        doc="concats nest into one; neighbouring slices of one value are one slice",
+        doc="concats nest into one; neighbouring slices of one value are one slice; many copies are a tile",
         examples=(
             _slices_of_one,
             _slices_of_all,
             lambda t: CONCAT.build(_pair(t), _input(t, 4, 1, name="z"), axis=1),
             lambda t: CONCAT.build(_input(t, 4, 6), axis=0),
             lambda t: CONCAT.build(_input(t, 4, 6), _input(t, 0, 6, name="y"), axis=0),
+            lambda t: CONCAT.build(*[_input(t, 4, 6)] * MIN_COPIES, axis=1),
         ),
         dtypes=DTYPES,
     ),

@@ -10,7 +10,7 @@ take long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dlc_core.arith import Analyzer
@@ -126,22 +126,65 @@ def _allocate_static(
     requests: Sequence[Request], offsets: list[Expr | None], align: int, *, in_order: bool
 ) -> int:
     known = [(value, i) for i, r in enumerate(requests) if (value := const_value(r.size)) is not None]
-    placed: list[tuple[int, int, int]] = []
+    live = _LiveRanges(max((request.last for request in requests), default=0) + 1)
+    placed: dict[int, tuple[int, int]] = {}
     end = 0
     order = known if in_order else sorted(known, key=lambda item: (-item[0], item[1]))
     for size, i in order:
         size = _rounded(size, align)
         start = 0
-        for other_start, other_size, j in placed:
+        for other_start, other_end in sorted(placed[j] for j in live.overlapping(requests[i])):
             if other_start >= start + size:
                 break
-            if requests[i].overlaps(requests[j]):
-                start = max(start, other_start + other_size)
+            start = max(start, other_end)
         offsets[i] = const(start)
-        placed.append((start, size, i))
-        placed.sort()
+        placed[i] = (start, start + size)
+        live.add(i, requests[i])
         end = max(end, start + size)
     return end
+
+
+class _LiveRanges:
+    """A segment tree of live ranges: finds those that overlap another one without a look at the others.
+
+    Node 1 stands for all steps, and nodes 2n and 2n + 1 for the halves of the steps of node n.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.leaves = 1 << (steps - 1).bit_length()
+        self.covering: dict[int, list[int]] = {}
+        """For a node, the ranges whose least cover by nodes has this node."""
+        self.below: dict[int, list[int]] = {}
+        """For a node, the ranges whose least cover has a node below it."""
+
+    def add(self, number: int, request: Request) -> None:
+        above: set[int] = set()
+        for n in self._cover(request):
+            self.covering.setdefault(n, []).append(number)
+            above |= {n >> shift for shift in range(1, n.bit_length())}
+        for n in above:
+            self.below.setdefault(n, []).append(number)
+
+    def overlapping(self, request: Request) -> set[int]:
+        """The numbers of the ranges that were added and overlap a request's."""
+        found: set[int] = set()
+        for n in self._cover(request):
+            found.update(self.below.get(n, ()))
+            for shift in range(n.bit_length()):
+                found.update(self.covering.get(n >> shift, ()))
+        return found
+
+    def _cover(self, request: Request) -> Iterator[int]:
+        """Yield the fewest nodes that stand for the steps of a live range."""
+        first, end = request.first + self.leaves, request.last + self.leaves + 1
+        while first < end:
+            if first & 1:
+                yield first
+                first += 1
+            if end & 1:
+                end -= 1
+                yield end
+            first, end = first >> 1, end >> 1
 
 
 def _allocate_symbolic(

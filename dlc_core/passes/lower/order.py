@@ -7,7 +7,11 @@ this module uses beam search: it extends the few best partial orders step by ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain
+from typing import NamedTuple
 
 from dlc_core.graph.node import Node, post_order
 from dlc_core.passes.heuristics import MEMORY
@@ -114,47 +118,105 @@ def _freed(steps: Sequence[Work], number: int, readers_left: Sequence[int]) -> i
     return own + sum(steps[read].result_bytes for read in step.reads if readers_left[read] == 1)
 
 
-@record(frozen=True)
 class _Prefix:
-    """The first steps of an order: their peak of live bytes, the live bytes after them, and their numbers."""
+    """The first steps of an order: their peak of live bytes, the live bytes after them, and what may follow.
+
+    `last` is the last step with the prefix before it. `ready` has the steps whose arguments are computed,
+    those that became ready last at the end. `missing` counts the arguments of each step that are not
+    computed, and `readers_left` the steps that still read its results.
+    """
+
+    __slots__ = ("key", "last", "live", "missing", "peak", "readers_left", "ready")
+
+    def __init__(
+        self, ready: list[int], missing: list[int], readers_left: list[int], peak: int = 0, live: int = 0
+    ) -> None:
+        self.ready, self.missing, self.readers_left = ready, missing, readers_left
+        self.peak, self.live = peak, live
+        self.key = 0
+        self.last: tuple[int, _Last] | None = None
+
+    def copy(self) -> _Prefix:
+        made = _Prefix([*self.ready], [*self.missing], [*self.readers_left], self.peak, self.live)
+        made.key, made.last = self.key, self.last
+        return made
+
+    def append(self, steps: Sequence[Work], readers: Sequence[Sequence[int]], chosen: _Next) -> None:
+        """Add a step at the end."""
+        number = chosen.number
+        for read in steps[number].reads:
+            self.readers_left[read] -= 1
+        del self.ready[chosen.place]
+        for reader in readers[number]:
+            self.missing[reader] -= 1
+            if not self.missing[reader]:
+                self.ready.append(reader)
+        self.peak, self.live, self.key = chosen.peak, chosen.live, chosen.key
+        self.last = (number, self.last)
+
+
+_Last = tuple[int, "_Last"] | None
+
+
+class _Next(NamedTuple):
+    """A step that may follow a prefix: its place among those that are ready, and the prefix after it."""
 
     peak: int
     live: int
-    order: tuple[int, ...]
-    ready: tuple[int, ...]
-    readers_left: tuple[int, ...]
+    key: int
+    prefix: int
+    place: int
+    number: int
 
 
 def _beam(steps: Sequence[Work], readers: Sequence[Sequence[int]], width: int) -> list[int]:
     """Find an order by beam search: after each step, keep the `width` best prefixes."""
     missing = [len(step.reads) for step in steps]
-    first = tuple(number for number, count in enumerate(missing) if count == 0)
-    beam = [_Prefix(0, 0, (), first, tuple(_reader_counts(steps)))]
+    first = [number for number, count in enumerate(missing) if count == 0]
+    beam = [_Prefix(first, missing, _reader_counts(steps))]
+    keys = [_key(number) for number in range(len(steps))]
     for _ in steps:
-        found: dict[frozenset[int], _Prefix] = {}
-        for prefix in beam:
-            for number in prefix.ready:
-                after = _after(steps, readers, prefix, number)
+        found: dict[int, _Next] = {}
+        for index, prefix in enumerate(beam):
+            for after in _continuations(steps, keys, prefix, index):
                 # Prefixes with equal sets of steps have equal continuations: keep the best one.
-                done = frozenset(after.order)
-                if done not in found or after.peak < found[done].peak:
-                    found[done] = after
-        beam = sorted(found.values(), key=lambda one: (one.peak, one.live))[:width]
-    return list(beam[0].order)
+                other = found.get(after.key)
+                if other is None or after.peak < other.peak:
+                    found[after.key] = after
+        best = sorted(found.values(), key=lambda one: one[:2])[:width]
+        uses = Counter(one.prefix for one in best)
+        extended = []
+        for one in best:
+            uses[one.prefix] -= 1
+            # The last continuation of a prefix takes its lists, which saves a copy.
+            prefix = beam[one.prefix].copy() if uses[one.prefix] else beam[one.prefix]
+            prefix.append(steps, readers, one)
+            extended.append(prefix)
+        beam = extended
+    order, last = [], beam[0].last
+    while last is not None:
+        number, last = last
+        order.append(number)
+    return order[::-1]
 
 
-def _after(steps: Sequence[Work], readers: Sequence[Sequence[int]], prefix: _Prefix, number: int) -> _Prefix:
-    step = steps[number]
-    peak = prefix.live + step.result_bytes + step.scratch_bytes
-    live = prefix.live + step.result_bytes - _freed(steps, number, prefix.readers_left)
-    readers_left = list(prefix.readers_left)
-    for read in step.reads:
-        readers_left[read] -= 1
-    order = (*prefix.order, number)
-    done = set(order)
-    more = [r for r in readers[number] if all(read in done for read in steps[r].reads)]
-    ready = (*(one for one in prefix.ready if one != number), *more)
-    return _Prefix(max(prefix.peak, peak), live, order, ready, tuple(readers_left))
+def _continuations(
+    steps: Sequence[Work], keys: Sequence[int], prefix: _Prefix, index: int
+) -> Iterator[_Next]:
+    """Yield the steps that may follow a prefix: of many, those that became ready first and last."""
+    count, half = len(prefix.ready), MEMORY.tried // 2
+    places = range(count) if count <= 2 * half else chain(range(half), range(count - half, count))
+    for place in places:
+        number = prefix.ready[place]
+        step = steps[number]
+        peak = prefix.live + step.result_bytes + step.scratch_bytes
+        live = prefix.live + step.result_bytes - _freed(steps, number, prefix.readers_left)
+        yield _Next(max(prefix.peak, peak), live, prefix.key ^ keys[number], index, place, number)
+
+
+def _key(number: int) -> int:
+    """Return a hash of 64 bits of a step. The exclusive or over a set of steps is the key of the set."""
+    return int.from_bytes(blake2b(number.to_bytes(8, "little"), digest_size=8).digest(), "little")
 
 
 __all__ = ["Work", "better_order", "depth_first", "live_bytes", "reordered"]
