@@ -115,7 +115,8 @@ def as_host(value: Any, what: str, expected: DType | None = None) -> np.ndarray[
 
     Raises UsageError for values that are not arrays: None, objects, and lists and Python numbers, whose dtype
     is not defined. If strings are expected, NumPy's string arrays are converted to arrays of objects. If a
-    declared dtype is expected, unsigned integers of its width in memory are taken as its codes.
+    declared dtype is expected, unsigned integers of its width in memory are taken as its codes. Complex
+    numbers are taken as their parts, in a new last dim, if the parts have the expected dtype.
     """
     if isinstance(value, np.ndarray):
         array = value
@@ -148,6 +149,11 @@ def as_host(value: Any, what: str, expected: DType | None = None) -> np.ndarray[
         return _as_strings(array, what)
     if expected is not None and expected.decl is not None and array.dtype == expected.decl.codes:
         return array.view(expected.numpy)
+    if expected is not None and array.dtype.kind == "c" and array.real.dtype == expected.numpy:
+        real = array.real
+        return np.lib.stride_tricks.as_strided(
+            real, (*real.shape, 2), (*real.strides, real.itemsize), writeable=array.flags.writeable
+        )
     if array.dtype.hasobject:
         raise UsageError(
             f"{what} has the dtype {array.dtype}", hint="give numbers; convert with .astype(...)"

@@ -66,8 +66,17 @@ def test_long_transforms_are_factored():
     function = main_of(parse(text.format(65536), 17))
     sizes = [const_array(node).nbytes for node in post_order(function.body) if node.op is CONST]
     assert max(sizes) <= 65536 * 4
-    with pytest.raises(UnsupportedError, match="prime factors up to 4096"):
-        main_of(parse(text.format(2 * 8191), 17))
+
+
+def test_a_transform_of_a_prime_number_of_samples_is_a_convolution():
+    text = "g (float[2,{0},1] x) => (float[a,b,c] y) {{ y = DFT <axis = 1> (x) }}"
+    model = parse(text.format(1031), 17)
+    sizes = [const_array(node).nbytes for node in post_order(main_of(model).body) if node.op is CONST]
+    assert max(sizes) <= 4096 * 4
+    x = np.random.default_rng(0).normal(size=(2, 1031, 1)).astype(np.float32)
+    (found,) = run(model, {"x": x})
+    expected = np.fft.fft(x[..., 0].astype(np.float64), axis=1)
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], expected, atol=1e-4)
 
 
 def test_mel_filters():

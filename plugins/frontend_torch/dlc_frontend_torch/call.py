@@ -15,6 +15,7 @@ from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.expr import Expr
 from dlc_core.ir.types import Dim, TensorType
 from dlc_core.op import std
+from dlc_frontend_torch.complex_value import Complex, part_of
 from dlc_frontend_torch.dtypes import name_of, of_torch
 from dlc_frontend_torch.locating import op_name, span_of
 from dlc_frontend_torch.symbols import Symbols
@@ -39,11 +40,16 @@ class Scope(Protocol):
 
 
 class Call:
-    """A node under conversion. `value` is the fake tensor (or the tuple of them) that torch expects of it."""
+    """A node under conversion. `value` is the fake tensor (or the tuple of them) that torch expects of it.
 
-    def __init__(self, node: Any, scope: Scope) -> None:
+    `is_complex`: the node has complex operands or results. Then the dtype of a complex tensor is that of its
+    parts.
+    """
+
+    def __init__(self, node: Any, scope: Scope, is_complex: bool = False) -> None:
         self.node = node
         self.scope = scope
+        self.is_complex = is_complex
         self.value: Any = node.meta.get("val")
 
     @property
@@ -73,7 +79,7 @@ class Call:
 
     def to_dtype(self, of: torch.dtype) -> DType:
         """dlc's dtype for a dtype of torch."""
-        found = of_torch(of)
+        found = part_of(of) if self.is_complex else of_torch(of)
         if found is None:
             raise self.unsupported(f"the dtype {name_of(of)}")
         return found
@@ -147,20 +153,32 @@ class Call:
         """Raise the error with the user's line."""
         raise error.at([span_of(self.node)])
 
-    def check(self, made: Node, expected: torch.Tensor) -> Node:
+    def check(self, made: Node | Complex, expected: torch.Tensor) -> Node | Complex:
         """Check a result against the type that torch expects. A difference is a defect of a converter."""
+        if expected.is_complex() != isinstance(made, Complex):
+            raise self._defect("a complex tensor" if isinstance(made, Complex) else "a real tensor", expected)
+        if isinstance(made, Complex):
+            made.map(lambda part: self._checked(part, expected))
+            return made
+        return self._checked(made, expected)
+
+    def _checked(self, made: Node, expected: torch.Tensor) -> Node:
         wanted = self.symbols.shape(expected.shape)
         pairs = zip(made.shape, wanted)
         differs = len(made.shape) != len(wanted) or any(
             isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs
         )
         if differs or made.dtype is not self.dtype_of(expected):
-            raise ModelError(
-                f"{self.op}: dlc infers {made.type}, torch expects {name_of(expected.dtype)}{list(wanted)}",
-                spans=[span_of(self.node)],
-                hint="this is a defect of dlc's converter of the operator: please report it",
-            )
+            raise self._defect(str(made.type), expected)
         return made
+
+    def _defect(self, made: str, expected: torch.Tensor) -> ModelError:
+        wanted = f"{name_of(expected.dtype)}{list(self.symbols.shape(expected.shape))}"
+        return ModelError(
+            f"{self.op}: dlc infers {made}, torch expects {wanted}",
+            spans=[span_of(self.node)],
+            hint="this is a defect of dlc's converter of the operator: please report it",
+        )
 
 
 __all__ = ["Call", "Operand", "Scope"]

@@ -2,7 +2,8 @@
 
 Parameters, buffers and lifted constants become constants in torch's own memory. A buffer that the program
 changes is an input of the same name, and its new value an output "NAME.new". Outputs have the names of their
-fields, if the program returns a dict or a dataclass. The module's attributes "inputs" and "outputs" hold the
+fields, if the program returns a dict or a dataclass. A complex input or output is a real tensor whose last
+dim holds the real and the imaginary part. The module's attributes "inputs" and "outputs" hold the
 public names.
 """
 
@@ -23,12 +24,13 @@ from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import with_shapes
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
+from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.decompositions import for_export
-from dlc_frontend_torch.dtypes import name_of, of_torch
+from dlc_frontend_torch.dtypes import name_of
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
-from dlc_frontend_torch.weights import as_constant
+from dlc_frontend_torch.weights import as_operand
 
 
 def load(model: Any, context: Mapping[str, Any] | None = None) -> IRModule:
@@ -89,11 +91,11 @@ def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
         value = place.meta.get("val")
         constant = spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
         if constant and spec.target not in mutated:
-            values.append(as_constant(_tensor(program, spec)))
+            values.append(as_operand(_tensor(program, spec)))
         elif isinstance(value, torch.Tensor):
             name = str(spec.target) if constant else place.name
             params.append(param(name, _type(value, symbols, name)))
-            values.append(params[-1])
+            values.append(unpacked(params[-1]) if value.is_complex() else params[-1])
         else:
             values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
     results = importer.run(values)
@@ -104,6 +106,8 @@ def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
             continue
         changed = spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
         name = f"{spec.target}.new" if changed else next(names, f"output_{position}")
+        if isinstance(made, Complex):
+            made = made.packed()
         if not isinstance(made, Node):
             raise UsageError(f"output {position} of the program is {made}, not a tensor")
         outputs.append((name, made))
@@ -162,10 +166,10 @@ def _tensor(program: ExportedProgram, spec: Any) -> torch.Tensor:
 
 
 def _type(value: torch.Tensor, symbols: Symbols, name: str) -> TensorType:
-    kind = of_torch(value.dtype)
-    if kind is None:
+    type_ = border_type(value.dtype, symbols.shape(value.shape))
+    if type_ is None:
         raise UsageError(f"input {name!r} is a tensor of {name_of(value.dtype)}, which dlc lacks")
-    return TensorType(symbols.shape(value.shape), kind)
+    return type_
 
 
 __all__ = ["import_program", "load"]

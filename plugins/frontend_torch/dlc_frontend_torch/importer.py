@@ -14,16 +14,17 @@ import torch
 from torch.fx import GraphModule
 
 from dlc_core.diag import DlcError, UnsupportedError
-from dlc_core.graph.node import Node, param, spanned
+from dlc_core.graph.node import Node, spanned
 from dlc_core.ir.types import TensorType
 from dlc_frontend_torch import aten as _converters  # registers them
 from dlc_frontend_torch.call import Call
+from dlc_frontend_torch.complex_value import PARTS, Complex, border_type, stand_in, unpacked
 from dlc_frontend_torch.dtypes import name_of, of_torch
 from dlc_frontend_torch.locating import op_name, span_of
 from dlc_frontend_torch.random_ops import DRAWN
-from dlc_frontend_torch.registry import CONVERTERS, Converter
+from dlc_frontend_torch.registry import COMPLEX, CONVERTERS, Converter
 from dlc_frontend_torch.symbols import Symbols
-from dlc_frontend_torch.weights import as_constant
+from dlc_frontend_torch.weights import as_operand
 
 assert _converters
 
@@ -138,7 +139,7 @@ class Importer:
             self.writes.append((node.args[0], node.args[1]))
             self.values[node] = self.resolve(node.args[1])
             return
-        call = Call(node, self)
+        call = Call(node, self, _has_complex(node))
         if call.op in CHECKS:
             self.values[node] = None
             return
@@ -152,9 +153,13 @@ class Importer:
 
     def _made(self, call: Call) -> Any:
         if call.op in DRAWN:
-            return self.draw(call, TensorType(call.shape, call.dtype))
-        find = self._custom.get(call.op) or CONVERTERS.get(call.op)
-        _check_dtypes(call)
+            type_ = border_type(call.value.dtype, call.shape)
+            if type_ is None:
+                raise call.unsupported(f"the dtype {name_of(call.value.dtype)}")
+            drawn = self.draw(call, type_)
+            return unpacked(drawn) if call.is_complex else drawn
+        find = self._custom.get(call.op) or (COMPLEX if call.is_complex else CONVERTERS).get(call.op)
+        _check_dtypes(call, find)
         if find is None:
             raise UnsupportedError(f"{call.op} has no converter", spans=[span_of(call.node)])
         args = [self.resolve(each) for each in call.node.args]
@@ -164,7 +169,9 @@ class Importer:
         if isinstance(call.value, (tuple, list)) and isinstance(made, (tuple, list)):
             pairs = zip(made, call.value, strict=True)
             return tuple(
-                call.check(one, want) if isinstance(one, Node) and isinstance(want, torch.Tensor) else one
+                call.check(one, want)
+                if isinstance(one, (Node, Complex)) and isinstance(want, torch.Tensor)
+                else one
                 for one, want in pairs
             )
         return made
@@ -183,19 +190,30 @@ class Importer:
         value: Any = self.module
         for part in node.target.split("."):
             value = getattr(value, part)
-        return as_constant(value) if isinstance(value, torch.Tensor) else value
+        return as_operand(value) if isinstance(value, torch.Tensor) else value
 
 
-def _check_dtypes(call: Call) -> None:
-    """Raise UnsupportedError for operands and results of dtypes that dlc lacks, such as complex numbers."""
-    values = [each.meta.get("val") for each in call.node.all_input_nodes]
-    expected = call.value if isinstance(call.value, (tuple, list)) else [call.value]
-    for value in [*values, *expected]:
-        if isinstance(value, torch.Tensor):
-            if of_torch(value.dtype) is None:
-                raise call.unsupported(f"the dtype {name_of(value.dtype)}")
-            if value.layout is not torch.strided:
-                raise call.unsupported(f"a tensor with the layout {value.layout}")
+def _tensors(node: Any) -> list[torch.Tensor]:
+    """The fake tensors of the operands and the results of a node."""
+    expected = node.meta.get("val")
+    values = [each.meta.get("val") for each in node.all_input_nodes]
+    values += expected if isinstance(expected, (tuple, list)) else [expected]
+    return [each for each in values if isinstance(each, torch.Tensor)]
+
+
+def _has_complex(node: Any) -> bool:
+    return any(each.dtype in PARTS for each in _tensors(node))
+
+
+def _check_dtypes(call: Call, find: Converter | None) -> None:
+    """Raise UnsupportedError for operands and results of dtypes that dlc lacks, and for complex numbers that
+    the operator has no converter for.
+    """
+    for value in _tensors(call.node):
+        if of_torch(value.dtype) is None and (find is None or value.dtype not in PARTS):
+            raise call.unsupported(f"the dtype {name_of(value.dtype)}")
+        if value.layout is not torch.strided:
+            raise call.unsupported(f"a tensor with the layout {value.layout}")
 
 
 def _stand_in(call: Call) -> Any:
@@ -203,9 +221,7 @@ def _stand_in(call: Call) -> Any:
 
     def of(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            dtype = of_torch(value.dtype) or of_torch(torch.float32)
-            assert dtype is not None
-            return param("unknown", TensorType(call.symbols.shape(value.shape), dtype))
+            return stand_in(value.dtype, call.symbols.shape(value.shape))
         return value
 
     if isinstance(call.value, (tuple, list)):

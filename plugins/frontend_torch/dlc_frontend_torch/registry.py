@@ -7,6 +7,9 @@
 A converter gets the `Call`, and the operator's arguments by position and by name as its schema has them:
 tensors are graph nodes, symbolic integers are dims, lists are tuples, all others plain Python values. It
 returns a node, or a sequence of nodes for an operator with several results.
+
+Converters of `COMPLEX` take the calls that have a complex operand or result, and no others: complex tensors
+are values of `Complex` there, and the dtypes of the `Call` are those of their parts.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ F = TypeVar("F", bound=Converter)
 
 CONVERTERS: dict[str, Converter] = {}
 """Converters by the name of an overload, such as "aten.add.Tensor"."""
+COMPLEX: dict[str, Converter] = {}
+"""Converters for complex numbers, by the same names."""
 
 
 def aten(names: str) -> Callable[[F], F]:
@@ -28,18 +33,23 @@ def aten(names: str) -> Callable[[F], F]:
     return converter(*(f"aten.{name}" for name in names.split()))
 
 
-def converter(*names: str) -> Callable[[F], F]:
+def complex_aten(names: str) -> Callable[[F], F]:
+    """As `aten`, for complex numbers."""
+    return converter(*(f"aten.{name}" for name in names.split()), table=COMPLEX)
+
+
+def converter(*names: str, table: dict[str, Converter] = CONVERTERS) -> Callable[[F], F]:
     """Register a converter for overloads given as "namespace.operator.overload"."""
 
     def register(function: F) -> F:
         for name in names:
             whole = name.count(".") == 2 or name.startswith("higher_order.")
             full = name if whole else f"{name}.default"
-            assert full not in CONVERTERS, f"{full} has two converters"
-            CONVERTERS[full] = function
+            assert full not in table, f"{full} has two converters"
+            table[full] = function
         return function
 
     return register
 
 
-__all__ = ["CONVERTERS", "Converter", "aten", "converter"]
+__all__ = ["COMPLEX", "CONVERTERS", "Converter", "aten", "complex_aten", "converter"]

@@ -10,6 +10,7 @@ import torch
 from dlc_core.diag import UnsupportedError
 from dlc_core.graph.node import Node, constant
 from dlc_core.ir.dtype import DType
+from dlc_frontend_torch.complex_value import Complex
 from dlc_frontend_torch.dtypes import BY_NAME, name_of, of_torch
 
 _BITS = {1: torch.uint8, 2: torch.int16}
@@ -17,9 +18,12 @@ _BITS = {1: torch.uint8, 2: torch.int16}
 
 def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """A contiguous array in the tensor's memory; a copy if the tensor is not contiguous or not on the CPU.
+    Complex numbers have their parts in a new last dim.
 
     Raises UnsupportedError for a dtype that dlc lacks.
     """
+    if tensor.is_complex():
+        return as_array(torch.view_as_real(tensor.detach().resolve_conj()))
     kind = of_torch(tensor.dtype)
     if kind is None:
         raise UnsupportedError(f"a tensor of {name_of(tensor.dtype)}")
@@ -27,8 +31,8 @@ def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if plain.device.type != "cpu":
         plain = plain.cpu()
     plain = plain.contiguous()
-    if plain.is_neg() or plain.is_conj():
-        plain = plain.resolve_neg().resolve_conj()
+    if plain.is_neg():
+        plain = plain.resolve_neg()
     # NumPy does not know all dtypes: of the others, the bits are viewed.
     known = kind.numpy.isbuiltin == 1
     array: np.ndarray[Any, Any] = (plain if known else plain.view(_BITS[plain.element_size()])).numpy()
@@ -36,8 +40,15 @@ def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def as_constant(tensor: torch.Tensor) -> Node:
-    """The tensor as a constant of a graph."""
+    """The tensor of real numbers as a constant of a graph."""
     return constant(as_array(tensor))
+
+
+def as_operand(tensor: torch.Tensor) -> Node | Complex:
+    """The tensor as a constant of a graph, or as a pair of constants."""
+    if tensor.is_complex():
+        return Complex(as_constant(tensor.real), as_constant(tensor.imag))
+    return as_constant(tensor)
 
 
 def as_tensor(array: np.ndarray[Any, Any], kind: DType) -> torch.Tensor:
@@ -50,4 +61,4 @@ def as_tensor(array: np.ndarray[Any, Any], kind: DType) -> torch.Tensor:
     return torch.from_numpy(array.view(np.uint8 if array.itemsize == 1 else np.int16)).view(wanted)
 
 
-__all__ = ["as_array", "as_constant", "as_tensor"]
+__all__ = ["as_array", "as_constant", "as_operand", "as_tensor"]

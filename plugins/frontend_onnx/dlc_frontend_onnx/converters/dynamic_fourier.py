@@ -12,9 +12,11 @@ from dlc_core.ir.types import Dim
 from dlc_core.op import std
 from dlc_frontend_onnx.converters.axes import checked_axis
 from dlc_frontend_onnx.converters.base import Call
-from dlc_frontend_onnx.converters.fourier import MAX_DIRECT
 from dlc_frontend_onnx.converters.rescaling import real
 from dlc_frontend_onnx.shapes import simple
+
+MAX_DYNAMIC = 4096
+"""Limit of the samples of a transform of data-dependent length; its matrices have the square of this size."""
 
 MAX_FILTERS = 1 << 24
 """Limit of the elements of a matrix of mel filters, and of the samples of all frames."""
@@ -35,8 +37,8 @@ def dynamic_transform(c: Call, x: Node, size: Dim, *, inverse: bool, onesided: b
     Returns [..., frequencies, 2], or the signal [..., size, 1] of half a spectrum.
     """
     period = as_expr(size)
-    what = f"a transform of data-dependent length has at most {MAX_DIRECT} samples"
-    c.require(logical_and(period >= 1, period <= MAX_DIRECT), what)
+    what = f"a transform of data-dependent length has at most {MAX_DYNAMIC} samples"
+    c.require(logical_and(period >= 1, period <= MAX_DYNAMIC), what)
     size = c.size(size, "the length")
     period = as_expr(size)
     halves = inverse and onesided

@@ -11,6 +11,14 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, eq
 from dlc_core.ir.types import Dim
 from dlc_core.op import std
+from dlc_core.op.fourier import (
+    MAX_SAMPLES,
+    Parts,
+    can_transform,
+    halved,
+    mirrored,
+    transformed,
+)
 from dlc_frontend_onnx.converters.base import MICROSOFT, Call, converter
 from dlc_frontend_onnx.converters.dynamic_fourier import (
     MAX_FILTERS,
@@ -19,15 +27,6 @@ from dlc_frontend_onnx.converters.dynamic_fourier import (
     dynamic_frames,
     signal_axis,
     split_parts,
-)
-from dlc_frontend_onnx.converters.fourier import (
-    MAX_DIRECT,
-    MAX_SAMPLES,
-    Parts,
-    can_transform,
-    halved,
-    mirrored,
-    transformed,
 )
 
 
@@ -82,7 +81,7 @@ def _transformed(
     if not can_transform(size):
         raise c.unsupported(
             f"a transform of {size} samples",
-            why=f"at most {MAX_SAMPLES} are supported, with prime factors up to {MAX_DIRECT}",
+            why=f"at most {MAX_SAMPLES} are supported",
         )
     fitted = _fitted(x, position, have, used)
     real, imaginary = split_parts(fitted)

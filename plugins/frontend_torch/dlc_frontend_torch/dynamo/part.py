@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,15 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.op import std
 from dlc_core.runtime.executable import Executable
+from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
 from dlc_frontend_torch.custom import importers_for
-from dlc_frontend_torch.dtypes import of_torch
 from dlc_frontend_torch.dynamo.drawing import Draw
 from dlc_frontend_torch.dynamo.options import Options
 from dlc_frontend_torch.dynamo.sizes import Sizes
 from dlc_frontend_torch.dynamo.views import Views, base_of, permutation
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
-from dlc_frontend_torch.weights import as_array, as_constant, as_tensor
+from dlc_frontend_torch.weights import as_array, as_operand, as_tensor
 
 
 class Unsupported(Exception):
@@ -97,22 +98,22 @@ class Part:
         for index, place in enumerate(places):
             value = place.meta.get("val")
             if index in static:
-                values.append(as_constant(static[index]))
+                values.append(as_operand(static[index]))
             elif isinstance(value, torch.Tensor):
-                kind = of_torch(value.dtype)
-                if kind is None:
+                order = permutation(value)
+                ordered = value.shape if order is None else [value.shape[i] for i in order]
+                type_ = border_type(value.dtype, symbols.shape(ordered))
+                if type_ is None:
                     values.append(None)  # its users say that they do not take it
                     continue
-                order = permutation(value)
-                shape = symbols.shape(value.shape if order is None else [value.shape[i] for i in order])
-                own = param(place.name, TensorType(shape, kind))
+                own = param(place.name, type_)
                 self._params.append(own)
                 self._inputs.append(index)
-                if order is None:
-                    values.append(own)
-                else:
+                made = unpacked(own) if value.is_complex() else own
+                if order is not None:
                     self._orders[index] = order
-                    values.append(std.transpose(own, axes=tuple(map(order.index, range(len(order))))))
+                    made = _transposed(made, tuple(map(order.index, range(len(order)))))
+                values.append(made)
             else:
                 values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
         bare = {d for own in self._params for d in own.shape if isinstance(d, Var)}
@@ -134,7 +135,7 @@ class Part:
         self._outputs = [
             self._output(source, value, given, importer) for source, value in zip(sources, made, strict=True)
         ]
-        self._writes: list[tuple[int, int]] = [
+        self._writes = [
             (given[target], self._computed(importer.resolve(value))) for target, value in importer.writes
         ]
 
@@ -146,10 +147,15 @@ class Part:
         self._draws.append(Draw(node, self._sizes))
         return own
 
-    def _computed(self, value: Node) -> int:
-        if value not in self._nodes:
-            self._nodes.append(value)
-        return self._nodes.index(value)
+    def _computed(self, value: Node | Complex) -> Callable[[Sequence[torch.Tensor]], torch.Tensor]:
+        """Make a value a result of the compiled code. Returns how it is found among the results."""
+        node = value.packed() if isinstance(value, Complex) else value
+        if node not in self._nodes:
+            self._nodes.append(node)
+        position = self._nodes.index(node)
+        if isinstance(value, Complex):
+            return lambda results: torch.view_as_complex(results[position])
+        return lambda results: results[position]
 
     def _output(
         self, source: Any, value: Any, given: Mapping[Any, int], importer: Importer
@@ -167,12 +173,12 @@ class Part:
         if source in given and isinstance(source, torch.fx.Node):
             index = given[source]
             return lambda arguments, results: arguments[index]
-        if isinstance(value, Node):
-            if value.op is CONST:
+        if isinstance(value, (Node, Complex)):
+            if isinstance(value, Node) and value.op is CONST:
                 kept = as_tensor(value.attrs["value"].data, value.dtype).clone()
                 return lambda arguments, results: kept.clone()
-            position = self._computed(value)
-            return lambda arguments, results: results[position]
+            take = self._computed(value)
+            return lambda arguments, results: take(results)
         size = source.meta.get("val") if isinstance(source, torch.fx.Node) else source
         if isinstance(size, torch.SymInt):
             if not all(self._sizes.knows(symbol) for symbol in size.node.expr.free_symbols):
@@ -202,9 +208,13 @@ class Part:
             found = made if isinstance(made, tuple) else (made,)
             results = [as_tensor(array, kind) for array, kind in zip(found, self._kinds, strict=True)]
         outputs = tuple(find(arguments, results) for find in self._outputs)
-        for index, position in self._writes:
-            arguments[index].copy_(results[position])
+        for index, take in self._writes:
+            arguments[index].copy_(take(results))
         return outputs
+
+
+def _transposed(x: Node | Complex, axes: tuple[int, ...]) -> Node | Complex:
+    return x.map(partial(std.transpose, axes=axes)) if isinstance(x, Complex) else std.transpose(x, axes=axes)
 
 
 def _symbols_of(module: GraphModule) -> set[sympy.Symbol]:

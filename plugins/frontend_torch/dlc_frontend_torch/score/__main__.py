@@ -12,7 +12,7 @@ from pathlib import Path
 from dlc_frontend_torch.score.judging import Options
 from dlc_frontend_torch.score.processes import judged
 from dlc_frontend_torch.score.results import Score
-from dlc_frontend_torch.score.samples import DTYPES, operators
+from dlc_frontend_torch.score.samples import COMPLEX_DTYPES, DTYPES, operators
 from dlc_frontend_torch.score.table import core_table, opinfo_table, totals
 
 
@@ -48,7 +48,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m dlc_frontend_torch.score", description="Run PyTorch's OpInfo samples with dlc."
     )
     parser.add_argument("ops", nargs="*", metavar="OP", help="names of OpInfos, or patterns; default: all")
-    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, help="default: all; with --gradients float32")
+    parser.add_argument(
+        "--dtypes",
+        nargs="+",
+        choices=(*DTYPES, *COMPLEX_DTYPES),
+        help="default: the first six; with --gradients float32",
+    )
     parser.add_argument("--gradients", action="store_true", help="torch.compile with backward")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="where scores are kept; operators in it rest"

@@ -52,11 +52,14 @@ def difference(
         return f"{_type(found)} instead of {_type(expected)}"
     allowed = Tolerance.of(info, expected.dtype)
     message = _close(found, expected, allowed)
-    if message is None or exact is None or not expected.is_floating_point():
+    if message is None or exact is None or not (expected.is_floating_point() or expected.is_complex()):
         return message
     true = exact[place]
     if not isinstance(true, torch.Tensor) or true.shape != expected.shape:
         return message
+    if expected.is_complex():
+        found, expected = torch.view_as_real(found), torch.view_as_real(expected.resolve_conj())
+        true = torch.view_as_real(true.to(torch.complex128).resolve_conj())
     return None if _as_exact(found, expected, true.double(), allowed) else message
 
 

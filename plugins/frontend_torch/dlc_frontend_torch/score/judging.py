@@ -163,6 +163,8 @@ def _compared(info: Any, ready: _Ready, made: Sequence[Any]) -> Outcome:
 
 
 def _exact(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
 
 

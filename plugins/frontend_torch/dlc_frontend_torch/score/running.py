@@ -14,9 +14,8 @@ from torch.fx import GraphModule
 from dlc_core import driver
 from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
 from dlc_core.ir.module import IRModule
-from dlc_core.ir.types import TensorType
 from dlc_core.support.record import record
-from dlc_frontend_torch.dtypes import of_torch
+from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
 from dlc_frontend_torch.weights import as_array, as_tensor
@@ -38,13 +37,13 @@ def prepared(module: GraphModule, tensors: Sequence[torch.Tensor]) -> Prepared:
     arrays: list[Any] = []
     values: list[Any] = []
     for tensor in tensors:
-        kind = of_torch(tensor.dtype)
-        if kind is None or tensor.layout is not torch.strided:
+        type_ = border_type(tensor.dtype, tuple(tensor.shape))
+        if type_ is None or tensor.layout is not torch.strided:
             values.append(None)  # its users say that they do not take it
             continue
-        params.append(param("x", TensorType(tuple(tensor.shape), kind)))
+        params.append(param("x", type_))
         arrays.append(as_array(tensor))
-        values.append(params[-1])
+        values.append(unpacked(params[-1]) if tensor.is_complex() else params[-1])
     found = Importer(module, symbols).run(values)
     outputs = tuple(found) if isinstance(found, (list, tuple)) else (found,)
     return Prepared(tuple(params), tuple(arrays), outputs)
@@ -54,7 +53,12 @@ def results(group: Sequence[Prepared], target: str) -> list[list[Any]]:
     """The results of samples, compiled as one module: tensors and Python values."""
     params = tuple(each for sample in group for each in sample.params)
     named = tuple(f"x{index}" for index in range(len(params)))
-    outputs = [made for sample in group for made in sample.outputs]
+    outputs = [
+        part
+        for sample in group
+        for made in sample.outputs
+        for part in ((made.real, made.imaginary) if isinstance(made, Complex) else (made,))
+    ]
     nodes = list(dict.fromkeys(made for made in outputs if isinstance(made, Node) and made.op is not CONST))
     values: dict[Node, torch.Tensor] = {}
     if nodes:
@@ -67,6 +71,8 @@ def results(group: Sequence[Prepared], target: str) -> list[list[Any]]:
         values = {node: as_tensor(array, kind) for node, array, kind in zip(nodes, made, kinds, strict=True)}
 
     def value(made: Any) -> Any:
+        if isinstance(made, Complex):
+            return torch.complex(value(made.real), value(made.imaginary))
         if isinstance(made, Node):
             return values[made] if made in values else as_tensor(made.attrs["value"].data, made.dtype)
         return made

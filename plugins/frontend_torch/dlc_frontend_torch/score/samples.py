@@ -13,6 +13,8 @@ from torch.utils import _pytree as pytree
 from dlc_core.support.record import record
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
+COMPLEX_DTYPES = ("complex64", "complex128")
+"""dtypes whose samples count in no score, but can be judged too."""
 SEED = 0
 
 
@@ -75,4 +77,4 @@ def _function(op: Any, leaves: Sequence[Any], spec: Any, places: Sequence[int]) 
     return call
 
 
-__all__ = ["DTYPES", "Case", "cases", "operators"]
+__all__ = ["COMPLEX_DTYPES", "DTYPES", "Case", "cases", "operators"]

@@ -2,7 +2,10 @@
 
 A transform of few samples, or of a prime number of samples, is a GEMM with matrices of cosines and sines. One
 of n = a b samples consists of a transforms of b samples and b of a samples, with a rotation between them
-(Cooley and Tukey, "An algorithm for the machine calculation of complex Fourier series", 1965).
+(Cooley and Tukey, "An algorithm for the machine calculation of complex Fourier series", 1965). One of a large
+prime number of samples is a convolution, by transforms of a power of two of samples (Bluestein, "A linear
+filtering approach to the computation of discrete Fourier transform", 1970). So n samples take O(n log n)
+operations.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import numpy.typing as npt
 from dlc_core.graph.node import Node, constant
 from dlc_core.op import std
 
-MAX_DIRECT = 4096
+MAX_DIRECT = 512
 """Limit of samples of a transform by one product; its matrices have the square of this size."""
 
 MAX_SAMPLES = 1 << 24
@@ -35,11 +38,8 @@ Parts = tuple[Node, Node | None]
 
 
 def can_transform(size: int) -> bool:
-    """Whether a transform of this size consists of GEMMs of at most `MAX_DIRECT`."""
-    if not 0 < size <= MAX_SAMPLES:
-        return False
-    first = _factor(size)
-    return size <= MAX_DIRECT if first == 1 else can_transform(first) and can_transform(size // first)
+    """Whether a transform has a supported number of samples."""
+    return 0 < size <= MAX_SAMPLES
 
 
 def transformed(parts: Parts, sign: int, count: int) -> tuple[Node, Node]:
@@ -47,8 +47,15 @@ def transformed(parts: Parts, sign: int, count: int) -> tuple[Node, Node]:
     real = parts[0]
     size = real.shape[-1]
     assert isinstance(size, int)
+    if len(real.shape) == 1:
+        rows = tuple(None if part is None else std.unsqueeze(part, axes=(0,)) for part in parts)
+        assert rows[0] is not None
+        above, below = transformed((rows[0], rows[1]), sign, count)
+        return std.squeeze(above, axes=(0,)), std.squeeze(below, axes=(0,))
     first = _factor(size)
     if first == 1:
+        if size > MAX_DIRECT:
+            return _convolved(parts, sign, count)
         return _product(parts, _angles(size, count, size), sign)
     second = size // first
     shape = (*real.shape[:-1], first, second)
@@ -94,6 +101,42 @@ def _factor(size: int) -> int:
     return max((k for k in found if k <= _FACTOR), default=min(found, default=1))
 
 
+def _convolved(parts: Parts, sign: int, count: int) -> tuple[Node, Node]:
+    """A transform as a convolution: t k = (t^2 + k^2 - (k - t)^2) / 2."""
+    given = parts[0].dtype
+    if given.bits < 32:
+        real, imaginary = (None if part is None else std.cast(part, to="float32") for part in parts)
+        assert real is not None
+        above, below = _convolved((real, imaginary), sign, count)
+        return std.cast(above, to=given), std.cast(below, to=given)
+    real, imaginary = parts
+    size = real.shape[-1]
+    assert isinstance(size, int)
+    squares = np.pi / size * (np.arange(size) ** 2 % (2 * size))
+    above, below = _rotated(real, imaginary, squares, sign)
+    whole = 1 << (2 * size - 2).bit_length()
+    filters = np.zeros(whole, np.complex128)
+    filters[:size] = np.exp(-1j * sign * squares)
+    filters[whole - size + 1 :] = filters[size - 1 : 0 : -1]
+    spectrum = np.fft.fft(filters) / whole
+    padded = tuple(_padded(part, whole) for part in (above, below))
+    above, below = transformed((padded[0], padded[1]), -1, whole)
+    cosines, sines = _constant(spectrum.real, above), _constant(spectrum.imag, above)
+    product = (
+        std.sub(std.mul(above, cosines), std.mul(below, sines)),
+        std.add(std.mul(above, sines), std.mul(below, cosines)),
+    )
+    above, below = transformed(product, 1, count)
+    return _rotated(above, below, squares[:count], sign)
+
+
+def _padded(x: Node, size: int) -> Node:
+    rank = len(x.shape)
+    pads = [0] * (2 * rank)
+    pads[-1] = size - x.shape[-1]
+    return std.pad(x, pads=tuple(pads))
+
+
 def _angles(rows: int, columns: int, size: int) -> Array:
     return 2 * np.pi / size * (np.outer(np.arange(rows), np.arange(columns)) % size)
 
@@ -113,9 +156,11 @@ def _product(parts: Parts, angles: Array, sign: int) -> tuple[Node, Node]:
     return above, below
 
 
-def _rotated(above: Node, below: Node, angles: Array, sign: int) -> tuple[Node, Node]:
+def _rotated(above: Node, below: Node | None, angles: Array, sign: int) -> tuple[Node, Node]:
     """The elements times exp(sign i angles)."""
     cosines, sines = _constant(np.cos(angles), above), _constant(sign * np.sin(angles), above)
+    if below is None:
+        return std.mul(above, cosines), std.mul(above, sines)
     real = std.sub(std.mul(above, cosines), std.mul(below, sines))
     return real, std.add(std.mul(above, sines), std.mul(below, cosines))
 
