@@ -61,12 +61,21 @@ def test_axes_are_permuted(machine: Description, perm: tuple[int, ...]) -> None:
 
 
 @machines
-@pytest.mark.parametrize("parts", [2, 3, 4, 8])
+@pytest.mark.parametrize("parts", [2, 3, 4, 5, 6, 7, 8])
 def test_channels_are_interleaved(machine: Description, parts: int) -> None:
     interleaved = std.transpose(tensor(6, parts, 32), axes=(0, 2, 1))
-    check(interleaved, machine, whole=parts != 3)
+    few = parts in (3, 6) and parts < machine.lanes(32)
+    check(interleaved, machine, whole=few or parts in (2, 4, 8))
     gathered = std.transpose(tensor(6, 32, parts), axes=(0, 2, 1))
-    check(gathered, machine, whole=parts in (2, 4, 8))
+    check(gathered, machine, whole=parts <= machine.lanes(32) or parts == 8)
+
+
+@pytest.mark.parametrize(("parts", "tiles"), [(3, False), (5, False), (6, False), (7, True)])
+def test_rows_are_interleaved_if_that_takes_fewer_shuffles_than_tiles(parts: int, tiles: bool) -> None:
+    machine = replace(MACHINES["wide"], vector_bits=512, vector_registers=32)
+    body = lower_kernel(check(std.transpose(tensor(parts, 64), axes=(1, 0)), machine)).body
+    widths = {s.value.dtype.lanes for s in stmts(body) if isinstance(s, Store)}
+    assert (widths != {16}) is tiles
 
 
 @machines

@@ -244,7 +244,7 @@ class _StoreRun:
         element.
         """
         step, lanes = group.step, group.first.lanes
-        if length < step or step > SHUFFLES.max_stride or not _is_power_of_two(step):
+        if length < step or step > SHUFFLES.max_stride:
             return {}
         found: dict[int, Expr] = {}
         for start in range(begin, begin + length - step + 1, step):
@@ -286,7 +286,7 @@ class _StoreRun:
         for group in self._groups(accesses):
             step, lanes = group.step, group.first.lanes
             stores = [s for s in self.stores if s.buffer is group.buffer]
-            if len(stores) != len(group.members) or step > SHUFFLES.max_stride or not _is_power_of_two(step):
+            if len(stores) != len(group.members) or step > SHUFFLES.max_stride:
                 continue
             for begin, length in group.starts():
                 for start in range(begin, begin + length - step + 1, step):
@@ -311,6 +311,9 @@ class _StoreRun:
         if len(rows) == 1:
             return rows
         lanes = rows[0].dtype.lanes
+        if len(rows) % 2:
+            places = [(n % len(rows), n // len(rows)) for n in range(len(rows) * lanes)]
+            return [self._gathered(rows, places[k : k + lanes]) for k in range(0, len(places), lanes)]
         low = [place for k in range(lanes // 2) for place in (k, k + lanes)]
         high = [place + lanes // 2 for place in low]
         made: list[Expr] = []
@@ -324,6 +327,9 @@ class _StoreRun:
         if len(rows) == 1:
             return rows
         lanes = rows[0].dtype.lanes
+        if len(rows) % 2:
+            places = [divmod(n, lanes) for n in range(len(rows) * lanes)]
+            return [self._gathered(rows, places[k :: len(rows)]) for k in range(len(rows))]
         halves = []
         for first in (0, 1):
             pairs = zip(rows[::2], rows[1::2], strict=True)
@@ -331,6 +337,23 @@ class _StoreRun:
             halves.append([self._name(vector_shuffle(vector_concat(a, b), chosen)) for a, b in pairs])
         even, odd = (self._deinterleave(half) for half in halves)
         return [value for pair in zip(even, odd, strict=True) for value in pair]
+
+    def _gathered(self, rows: Sequence[Expr], places: Sequence[tuple[int, int]]) -> Expr:
+        """Return a vector of lanes of rows, by one shuffle for each row after the first that it takes from.
+
+        `places` are the row and the lane of each lane of the result.
+        """
+        first, *others = sorted({row for row, _ in places})
+        found, at = rows[first], [lane for _, lane in places]
+        for number in others:
+            own = [(row == number, row < number) for row, _ in places]
+            chosen = [
+                len(places) + lane if here else at[k] if before else k
+                for k, ((here, before), (_, lane)) in enumerate(zip(own, places, strict=True))
+            ]
+            found = self._name(vector_shuffle(vector_concat(found, rows[number]), chosen))
+            at = list(range(len(places)))
+        return found
 
 
 @record(frozen=True)

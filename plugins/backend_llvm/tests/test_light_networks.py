@@ -44,3 +44,14 @@ def test_convolutions_in_groups(size, channels, outputs, groups, taps):
     x = param("x", tensor_type(image.shape))
     y = std.conv(x, constant(window), groups=groups, padding=(border,) * 4, **LAST)
     np.testing.assert_allclose(computed(x, y, image), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("channels", [2, 3, 5, 6, 7, 8])
+@pytest.mark.parametrize("size", [224 * 224, 55 * 55, 9])
+def test_images_change_their_layout(channels, size, threads):
+    for shape in ((1, channels, size), (1, size, channels)):
+        image = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        x = param("x", tensor_type(shape))
+        y = computed(x, std.transpose(x, axes=(0, 2, 1)), image, threads)
+        np.testing.assert_array_equal(y, image.transpose(0, 2, 1))

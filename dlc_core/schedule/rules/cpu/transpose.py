@@ -4,7 +4,8 @@
       for row of the tile (unrolled): vectors of columns      strided loads, which become rows and shuffles
 
 If the innermost axis has only a few elements, as in a channel shuffle, vectors go over the axis that is
-contiguous in the input, and the stores are strided. They become whole vectors too.
+contiguous in the input, and the stores are strided. They become whole vectors too. A few rows of the input,
+as in the layout of a color image, are read together, so that their loads become whole vectors.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def schedule_transpose(
     across, inner = (count_of(s, [loops[n] for n in found.runs[at]]) for at in (found.across, -1))
     if across is None or inner is None:
         return None
-    interleaved = 1 < inner <= LOOPS.max_interleaved and inner & (inner - 1) == 0 and across >= lanes > inner
+    short = 1 < inner <= LOOPS.max_interleaved and across >= lanes > inner
+    interleaved = short and _shuffles_to_interleave(inner) <= lanes.bit_length() - 1
     if lanes < LOOPS.shuffled_lanes or not (interleaved or (across > 1 and inner >= LOOPS.shuffled_lanes)):
         return None
     row, column = (
@@ -86,6 +88,11 @@ def schedule_transpose(
     if interleaved:
         return [*others, _interleaved(s, row, column, lanes)]
     return [*others, *_tiled(s, row, column, min(lanes, across), lanes)]
+
+
+def _shuffles_to_interleave(rows: int) -> int:
+    """Return the shuffles for each vector that interleaves rows; a transposed tile takes log2(lanes)."""
+    return rows - 1 if rows % 2 else 1 + _shuffles_to_interleave(rows // 2)
 
 
 def _interleaved(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV:
@@ -102,7 +109,8 @@ def _interleaved(s: Schedule, row: LoopRV, column: LoopRV, lanes: int) -> LoopRV
 
 
 def _tiled(s: Schedule, row: LoopRV, column: LoopRV, rows: int, lanes: int) -> list[LoopRV]:
-    height = 1 << (rows.bit_length() - 1)
+    # Loads of a few neighbouring rows are complete, so that shuffles deinterleave them.
+    height = rows if rows <= LOOPS.max_interleaved else 1 << (rows.bit_length() - 1)
     tiles = s.split(row, [None, height], tail="partition")
     s.reorder(tiles[0], column, tiles[1])
     columns = _columns(s, tiles[1], column, lanes)
