@@ -13,7 +13,7 @@ from benchmarks.torch_models.recipe import Model
 
 LIMIT = 120.0
 """Seconds that a model may take."""
-PRELOADED = ["torch", "torch._dynamo", "torch.export", "transformers.modeling_utils", "dlc_core"]
+PRELOADED = ["benchmarks.torch_models.preloaded"]
 
 
 def apart(model: Model, way: str) -> dict[str, Any]:

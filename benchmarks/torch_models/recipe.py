@@ -45,6 +45,8 @@ class Model:
     """The loss on its first output: "classes" is cross-entropy over the last axis (of images, axis 1),
     "values" the mean square; empty if it is not trained.
     """
+    kind: str = ""
+    """The module of `families` that has it."""
 
 
 REGISTERED: dict[str, Model] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.torch_models.families.encoders import SMALL, encoder
+from benchmarks.torch_models.making import SMALL, encoder
 from benchmarks.torch_models.recipe import Inputs, words
 
 GROUPED = {**SMALL, "num_key_value_heads": 1, "head_dim": 16, "pad_token_id": 0}

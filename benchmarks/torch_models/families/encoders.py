@@ -2,32 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
-from benchmarks.torch_models.recipe import Inputs, add, words
-
-SMALL = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
-    "vocab_size": 99, "max_position_embeddings": 64,
-}  # fmt: skip
-
-
-def transformer(model: str, config: str, **given: Any) -> Any:
-    """A network of transformers with random weights."""
-    import transformers as tf
-
-    return getattr(tf, model)(getattr(tf, config)(**given))
-
-
-def encoder(
-    name: str, model: str, config: str, inputs: Inputs | None = None, *, dynamic: bool = True,
-    trains: str = "", base: dict[str, Any] = SMALL, **given: Any,
-) -> None:  # fmt: skip
-    """Register a network of transformers."""
-    make = partial(transformer, model, f"{config}Config", **{**base, **given})
-    add(name, make, inputs or words(), dynamic=dynamic, trains=trains)
-
+from benchmarks.torch_models.making import encoder
+from benchmarks.torch_models.recipe import words
 
 encoder("bert", "BertModel", "Bert")
 encoder("bert-masked", "BertForMaskedLM", "Bert", trains="classes")

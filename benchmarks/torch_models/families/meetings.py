@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from benchmarks.torch_models.families.encoders import SMALL, encoder, transformer
-from benchmarks.torch_models.families.sights import VIT
+from benchmarks.torch_models.making import SMALL, VIT, encoder, transformer
 from benchmarks.torch_models.recipe import Inputs, Sizes, add, images, words
 
 TEXT = {

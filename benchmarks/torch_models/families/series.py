@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.torch_models.families.encoders import encoder
+from benchmarks.torch_models.making import encoder
 from benchmarks.torch_models.recipe import Inputs, Sizes, values
 
 PATCHES = {

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.torch_models.families.encoders import encoder
+from benchmarks.torch_models.making import VIT, encoder
 from benchmarks.torch_models.recipe import Inputs, images, values, words
-
-VIT = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64,
-    "image_size": 32, "patch_size": 8,
-}  # fmt: skip
 
 
 def sight(

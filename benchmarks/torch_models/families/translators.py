@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from benchmarks.torch_models.families.encoders import transformer
+from benchmarks.torch_models.making import transformer
 from benchmarks.torch_models.recipe import Inputs, Sizes, add
 
 T5 = {"vocab_size": 99, "d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}

@@ -1,0 +1,1 @@
+"""Classic networks of torch.nn, which no package has."""
