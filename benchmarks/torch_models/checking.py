@@ -29,7 +29,7 @@ def check(model: Model, way: str) -> dict[str, Any]:
 
 
 def _stirred(module: Any) -> Any:
-    """Change parameters and statistics that begin with equal elements, such as scales of 1e-6 and biases of 0.
+    """Change parameters and statistics whose elements are equal at first: scales of 1e-6, biases of 0.
     Without it parts of a network would not reach its outputs.
     """
     import torch
