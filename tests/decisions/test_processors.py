@@ -37,7 +37,7 @@ def _w(*shape):
 
 def _graphs() -> dict[str, tuple[Node, list[Node]]]:
     image, rows, batch = _x(2, 20, 11, 13), _x(13, 37), _x(3, 17, 33)
-    wide = _x(3, 128)
+    wide, tall, short = _x(3, 128), _x(45, 19), _x(19, 6, name="y")
     few, odd, long, other = _x(1, 150), _x(1, 5, 9, 14), _x(3, 300), _x(19, 37, name="y")
     deep = _x(1, 96, 6, 12)
     pair = _x(2, 37)
@@ -47,6 +47,7 @@ def _graphs() -> dict[str, tuple[Node, list[Node]]]:
         "dense": (std.relu(std.matmul(rows, _w(37, 70))), [rows]),
         "one row": (std.matmul(few, _w(150, 45)), [few]),
         "symbolic rows": (std.add(std.matmul(unknown, _w(24, 40)), _w(40)), [unknown]),
+        "two inputs": (std.matmul(tall, short), [tall, short]),
         "batched": (std.matmul(std.transpose(batch, axes=(0, 2, 1)), left), [batch, left]),
         "transposed": (std.matmul(rows, std.transpose(other, axes=(1, 0))), [rows, other]),
         "transposed row": (std.matmul(pair, std.transpose(other, axes=(1, 0))), [pair, other]),
@@ -84,6 +85,7 @@ FEEDS = {
 }
 SHOWN = {
     "gemm.tile": ("dense", "symbolic rows", "conv"),
+    "gemm.columns": ("two inputs",),
     "gemm.k_block": tuple(GRAPHS),
     "gemm.pad_rows": tuple(GRAPHS),
     "gemm.padding": ("dilated conv",),

@@ -79,7 +79,7 @@ class Operand:
 class Contraction:
     """out[m…, n] += lhs[m…, k…] * rhs[n, k…].
 
-    `n` is the axis that only rhs has; it is contiguous in the output.
+    `n` is an axis that only rhs has. `contraction_of` finds the one that is contiguous in the output.
     """
 
     block: Block
@@ -143,8 +143,15 @@ def contraction_of(block: Block) -> Contraction | None:
     n = next(
         (a for a in reversed(spatial(block)) if const_value(out[a.var]) == 1 and extent_of(a) != 1), None
     )
-    if n is None:
-        return None
+    return None if n is None else _with_columns(block, operands, n)
+
+
+def with_columns(found: Contraction, n: IterVar) -> Contraction | None:
+    """Return a contraction with other columns: `n` is an axis of one operand. None if it is one of both."""
+    return _with_columns(found.block, (found.lhs, found.rhs), n)
+
+
+def _with_columns(block: Block, operands: Sequence[Operand], n: IterVar) -> Contraction | None:
     users = [o for o in operands if o.uses(n)]
     if len(users) != 1:
         return None

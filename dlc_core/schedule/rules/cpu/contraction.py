@@ -7,10 +7,10 @@
         epilogue on the accumulators, one store
 
 A constant right-hand side is packed at compile time as [panel][k…][column in panel], so that the microkernel
-streams it. `gemm_plan.py` makes the plan: it takes the tile from `register_tile.py`, K blocking and prefetch
-from `panels.py`, and tails of symbolic rows from `tails.py`. This file prepares the operands, and
-`tile_nest.py` makes the loop nest, with the instructions for narrow dtypes in `dots.py` and `tile_unit.py`.
-Split-K exists on GPUs only (`rules/gpu/tile.py`).
+streams it. `columns.py` chooses the axis of columns. `gemm_plan.py` makes the plan: it takes the tile from
+`register_tile.py`, K blocking and prefetch from `panels.py`, and tails of symbolic rows from `tails.py`. This
+file prepares the operands, and `tile_nest.py` makes the loop nest, with the instructions for narrow dtypes in
+`dots.py` and `tile_unit.py`. Split-K exists on GPUs only (`rules/gpu/tile.py`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from dlc_core.schedule.rules.analysis import (
     points_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
+from dlc_core.schedule.rules.cpu.columns import choose_columns, move_columns
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
-from dlc_core.schedule.rules.cpu.gemm_decisions import GEMM_DECISIONS
+from dlc_core.schedule.rules.cpu.gemm_decisions import COLUMNS, GEMM_DECISIONS
 from dlc_core.schedule.rules.cpu.gemm_plan import (
     Gemm,
     GemmPlan,
@@ -66,7 +67,7 @@ class ContractionRule(ScheduleRule):
 
     name: ClassVar[str] = "cpu.contraction"
     priority: ClassVar[int] = 100
-    decisions: ClassVar[tuple[str, ...]] = (*GEMM_DECISIONS, TAILS.name, *MAP_DECISIONS)
+    decisions: ClassVar[tuple[str, ...]] = (COLUMNS.name, *GEMM_DECISIONS, TAILS.name, *MAP_DECISIONS)
     plan: GemmPlan | None = None
     """The plan to apply to each contraction; None chooses one for each."""
 
@@ -88,18 +89,22 @@ class ContractionScheduler(TileNest):
         s = self.s
         self.found = separate_groups(s, self.block, self.found)
         borders = s.get_producers(self.block)
+        self._choose_columns()
         # In short code, groups of elements contain tests for borders, which a dot product cannot have.
         if not (self.machine.short_code and borders):
             self.dot = dot_for(s.func, self.found, self.machine)
         self.unit = unit_for(self.found, self.dot, self.machine)
         for handle in borders:
             schedule_map(s, handle, self.machine)
-        if self.dot is None:
+        if self.dot is None and not self.transposed:
             self.found = copy_transposed_rhs(s, self.block, self.found, self.machine)
         out = epilogue_of(s, self.block)
         self._split_digits(out)
         columns = self._loops_for(out, self.found.n)
         row = self._rows(out)
+        if self.transposed and row is not None:
+            # Parts of a symbolic number of rows all have all columns.
+            s.reorder(*(loop for loop in s.get_loops(out) if loop != columns[-1]), columns[-1])
         plan = plan or plan_gemm(self._facts(out, row, columns), self.machine)
         self.dot, self.unit = plan.dot, plan.unit
         if plan.packed:
@@ -116,6 +121,17 @@ class ContractionScheduler(TileNest):
         if self.unit is not None and self.dot is not None:
             for loops in self.unit_nests:
                 tile_products(s, loops, self.unit, self.dot)
+
+    def _choose_columns(self) -> None:
+        """Choose the columns, and move them if the result is not contiguous along them."""
+        found = choose_columns(self.s.func, self.found, self.machine, self.lanes)
+        if found is self.found:
+            return
+        self.transposed = True
+        epilogue_of(self.s, self.block)  # the accumulators become another buffer than the result
+        # A copy of the right-hand side transposes the longest rows if it keeps their order.
+        copied = not is_constant(self.s.func, found)
+        self.found = move_columns(self.s, self.block, found, keep_order=copied)
 
     def _facts(self, out: BlockRV, row: LoopRV | None, columns: Sequence[LoopRV]) -> Gemm:
         """Collect the facts of the contraction, whose output has these loops."""
@@ -149,9 +165,9 @@ class ContractionScheduler(TileNest):
         )
 
     def _weights(self) -> Weights | None:
-        """Describe the right-hand side, if it is constant."""
+        """Describe the right-hand side, if it is packed or can be."""
         found = self.found
-        if not (self.packed or is_constant(self.s.func, found)):
+        if not (self.packed or self.transposed or is_constant(self.s.func, found)):
             return None
         buffer = found.rhs.load.buffer
         columns, lead, inner = self._dims_of_weights()
@@ -239,11 +255,17 @@ class ContractionScheduler(TileNest):
     # Packing
 
     def pack(self, tile: Tile, parts: int = 1) -> None:
-        """Pack a constant right-hand side into panels as wide as a tile, for each part of the columns."""
+        """Pack the right-hand side into panels as wide as a tile, for each part of the columns.
+
+        One that is not constant is copied if the result is stored transposed, else left as it is.
+        """
         s, found = self.s, self.found
+        buffer, copy = found.rhs.load.buffer, None
         if not is_constant(s.func, found):
-            return
-        buffer = found.rhs.load.buffer
+            if not self.transposed:
+                return
+            copy = s.cache_read(self.block, buffer.name, "global")
+            buffer = s.get(copy).writes[0].buffer
         order = list(found.rhs.load.indices)
         group = 1 if self.dot is None else self.dot.group
         width = tile.vectors * self.lanes
@@ -264,6 +286,8 @@ class ContractionScheduler(TileNest):
         self.parts = parts
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
         self.packed = next(r.buffer for r in s.get(self.block).reads if r.buffer.name == buffer.name)
+        if copy is not None:
+            schedule_map(s, copy, self.machine)
 
     # Loops
 

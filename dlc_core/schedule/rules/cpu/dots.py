@@ -33,15 +33,18 @@ def dot_for(func: PrimFunc, found: Contraction, machine: Machine) -> Dot | None:
 
 def is_constant(func: PrimFunc, found: Contraction) -> bool:
     """Whether the right-hand side is constant, and indexed by plain axes and zeros."""
-    buffer, axes = found.rhs.load.buffer, {a.var for a in found.block.axes}
-    return is_constant_param(func, buffer) and all(
-        index in axes or const_value(index) == 0 for index in found.rhs.load.indices
-    )
+    return is_constant_param(func, found.rhs.load.buffer) and has_plain_indices(found)
 
 
 def is_constant_param(func: PrimFunc, buffer: Buffer) -> bool:
     """Whether a buffer is a parameter of constant contents, whose layout can be changed at compile time."""
     return buffer in func.params and func.params.index(buffer) in func.attrs.get("constants", ())
+
+
+def has_plain_indices(found: Contraction) -> bool:
+    """Whether the right-hand side is indexed by plain axes and zeros."""
+    axes = {a.var for a in found.block.axes}
+    return all(index in axes or const_value(index) == 0 for index in found.rhs.load.indices)
 
 
 def grouped_axis(found: Contraction) -> IterVar | None:
@@ -66,4 +69,4 @@ def dot_columns(schedule: Schedule, column: LoopRV, dot: Dot) -> None:
         dot_columns(schedule, loops.tail.loop, dot)
 
 
-__all__ = ["dot_columns", "dot_for", "grouped_axis", "is_constant", "is_constant_param"]
+__all__ = ["dot_columns", "dot_for", "grouped_axis", "has_plain_indices", "is_constant", "is_constant_param"]

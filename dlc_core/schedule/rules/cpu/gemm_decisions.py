@@ -12,6 +12,11 @@ TILE = Decision(
     ("1x1", "1xN", "Mx1", "MxN"),
     has_values=True,
 )
+COLUMNS = Decision(
+    "gemm.columns",
+    "Columns of tiles: along which the result is contiguous, or those of packed weights, stored transposed.",
+    ("contiguous", "transposed"),
+)
 LOOP_ORDER = Decision(
     "gemm.loop_order",
     "Loops around the register tiles, outermost first: panels of columns, batches, tiles of rows.",
@@ -103,6 +108,6 @@ def not_searched(tile: Tile, columns: int, lanes: int) -> str:
 
 
 __all__ = [
-    "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PADDING", "PAD_ROWS", "PARTIAL_SUMS", "PREFETCH", "TILE",
-    "TRANSPOSED", "kind_of", "not_searched", "size_of", "tiles_within",
+    "COLUMNS", "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PADDING", "PAD_ROWS", "PARTIAL_SUMS", "PREFETCH",
+    "TILE", "TRANSPOSED", "kind_of", "not_searched", "size_of", "tiles_within",
 ]  # fmt: skip

@@ -50,7 +50,7 @@ PANELS_FIRST, PANELS_IN_BATCH, TILES_FIRST = LOOP_ORDER.alternatives
 
 @record(frozen=True)
 class Weights:
-    """The extents of a constant right-hand side, which can be packed; columns are those of a part."""
+    """The extents of a right-hand side that can be packed; columns are those of a part."""
 
     lead: tuple[Extent, ...]
     inner: tuple[Extent, ...]
@@ -179,7 +179,7 @@ class GemmPlan:
     """One of the alternatives of `gemm.loop_order`."""
     threads: bool = False
     packed: bool = False
-    """Whether the right-hand side, which is constant, is packed into panels as wide as a tile."""
+    """Whether the right-hand side is packed into panels as wide as a tile."""
     k_block: int = 0
     """Iterations of the outermost reduction loop per K block of a panel; 0 is all of K.
 

@@ -20,10 +20,14 @@ class Tile:
     vectors: int
 
 
-def step_cycles(rows: int, vectors: int, rates: Rates) -> float:
-    """Cycles of one K step of a tile."""
-    arithmetic = rows * vectors / rates.fma_per_cycle
-    loads = (rows + vectors) / rates.loads_per_cycle
+def step_cycles(
+    rows: int, vectors: int, rates: Rates, more_loads: float = 0.0, shuffles: float = 0.0
+) -> float:
+    """Cycles of one K step of a tile, with `more_loads` than one for each vector and for each broadcast, and
+    with `shuffles`, which occupy the units of multiply-adds.
+    """
+    arithmetic = (rows * vectors + shuffles) / rates.fma_per_cycle
+    loads = (rows + vectors + more_loads) / rates.loads_per_cycle
     work = arithmetic + loads if rates.single_issue else max(arithmetic, loads)
     return max(work, rates.fma_latency) + GEMM.step_overhead
 

@@ -20,6 +20,7 @@ from dlc_core.schedule.rules.analysis import (
     parallelize,
 )
 from dlc_core.schedule.rules.base import Machine
+from dlc_core.schedule.rules.cpu.columns import store_transposed
 from dlc_core.schedule.rules.cpu.gemm_decisions import PADDING
 from dlc_core.schedule.rules.cpu.gemm_plan import (
     PANELS_FIRST,
@@ -67,6 +68,8 @@ class TileNest:
         assert isinstance(out, Store)
         self.lanes = machine.lanes(out.buffer.dtype.bits)
         self.digits = False
+        self.transposed = False
+        """Whether tiles are stored transposed (`columns.py`)."""
         self.dot: Dot | None = None
         self.unit: MatrixUnit | None = None
         self.unit_nests: list[tuple[LoopRV, ...]] = []
@@ -233,7 +236,8 @@ class TileNest:
             self._sum_partially(names.block, reduction[0], spatial, self.plan.partial_sums)
         else:
             self._accumulate(names.block, reduction, spatial, by_unit)
-        self._registers([names.column] if names.row is None else [names.row, names.column])
+        if not (self.transposed and store_transposed(s, names, self.machine, self.lanes)):
+            self._registers([names.column] if names.row is None else [names.row, names.column])
 
     def _block_k(self, names: NestHandles, height: int, full_tiles: Expr, count: int) -> bool:
         """Block K by `count` iterations of the outermost reduction loop for all tiles of a panel.

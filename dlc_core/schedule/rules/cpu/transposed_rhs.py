@@ -32,7 +32,7 @@ def copy_transposed_rhs(
 
     Returns the contraction over the copy, or the old one.
     """
-    if not _is_transposed(schedule.func, found, machine) or not _copied(found):
+    if not is_transposed(schedule.func, found, machine) or not _copied(found):
         return found
     load = found.rhs.load
     copy = schedule.cache_read(block, load.buffer.name, "global")
@@ -53,7 +53,7 @@ def reduces_along_rows(func: PrimFunc, found: Contraction, machine: Machine) -> 
     """
     if _is_read_once(func, found, machine):
         return TRANSPOSED.choose("dot_products") == "dot_products"
-    return _is_transposed(func, found, machine) and not _copied(found)
+    return is_transposed(func, found, machine) and not _copied(found)
 
 
 def _copied(found: Contraction) -> bool:
@@ -84,7 +84,7 @@ def _is_read_once(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     )
 
 
-def _is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
+def is_transposed(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
     """Whether the right-hand side is computed, has known sizes, and has K innermost."""
     rhs = found.rhs
     buffer, axes = rhs.load.buffer, {a.var for a in found.block.axes}
