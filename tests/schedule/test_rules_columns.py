@@ -164,6 +164,7 @@ CHOSEN = {
     "parameter": (conv(64, 64, (14, 14), (3, 3), pad=1, constant=False), "transposed"),
     "few filters": (conv(64, 3, (112, 112), (3, 3), pad=1), "contiguous"),
     "few channels": (conv(8, 16, (112, 112), (1, 1)), "contiguous"),
+    "parameter with padded vectors": (conv(4, 3, (1, 7), (1, 1), batch=2, constant=False), "contiguous"),
     "large weights for a few pixels": (conv(512, 512, (1, 8), (1, 1), constant=False), "contiguous"),
 }
 

@@ -107,14 +107,20 @@ def _cycles(func: PrimFunc, found: Contraction, machine: Machine, lanes: int, pa
 
 
 def _copy_cycles(found: Contraction, lanes: int, machine: Machine) -> float:
-    """Predict the cycles of packing the right-hand side in the kernel, which writes it and reads it again."""
+    """Predict the cycles of packing the right-hand side in the kernel, which writes it and reads it again.
+
+    Whole vectors of columns are transposed by shuffles. The elements of a tail, which has padding, are loaded
+    one by one.
+    """
     core = Core.of(machine.description, 1)
-    buffer = found.rhs.load.buffer
+    buffer, columns = found.rhs.load.buffer, _size(found.n)
     elements, size = const_value(buffer.num_elements()) or 0, bytes_of(buffer) or 0
-    shuffles = elements / lanes * _transposition(lanes, lanes, machine) / core.rates.loads_per_cycle
+    vectors, tail = divmod(columns, lanes)
+    instructions = vectors * _transposition(lanes, lanes, machine) + (2 * lanes if tail else 0)
+    cycles = core.products(elements / columns * instructions / core.rates.loads_per_cycle)
     fits = 2 * size <= core.l2_bytes
     bandwidth = core.bytes_per_cycle[L2] if fits else core.single_core_memory_bandwidth
-    return core.products(shuffles) + 2 * size / bandwidth
+    return cycles + 2 * size / bandwidth
 
 
 def _size(axis: IterVar) -> int:
