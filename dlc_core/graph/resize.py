@@ -6,13 +6,15 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dlc_core.arith import Analyzer
+from dlc_core.arith import Analyzer, eval_expr
 from dlc_core.diag import UsageError
 from dlc_core.graph.data_dims import ELEMENTS
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import Function, Node, node, param, rewrite
 from dlc_core.graph.shapes import Shapes
 from dlc_core.ir.bounds import Bounds
-from dlc_core.ir.expr import Expr, Var, const, free_vars, substitute
+from dlc_core.ir.conditions import check_conditions, conditions_of
+from dlc_core.ir.expr import Const, Expr, Var, const, free_vars, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import Dim, TensorType, TupleType, dim
 
@@ -45,6 +47,9 @@ def with_shapes(module: IRModule, given: Mapping[str, Any] | None) -> IRModule:
                 sizes[var] = const(size)
             elif name != var.name or size != (var.bounds or Bounds()) or name in shapes.new_names:
                 sizes[var] = made.setdefault(name, Var(name, bounds=None if size == Bounds() else size))
+    known = {var: int(size.value) for var, size in sizes.items() if isinstance(size, Const)}
+    held = conditions_of(entry.attrs.get(CONDITIONS, ()))
+    check_conditions([each for each in held if known.keys() >= {*each.dims}], known, eval_expr)
     return module.with_function(module.entry, replace_dims(entry, sizes))
 
 

@@ -5,12 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from dlc_core.diag import UsageError
-from dlc_core.ir.expr import Const, Expr, Var, as_expr, eq, free_vars, logical_and, maximum
+from dlc_core.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Var,
+    as_expr,
+    const,
+    const_value,
+    eq,
+    free_vars,
+    logical_and,
+    maximum,
+    ne,
+    select,
+    transform,
+)
 from dlc_core.support.record import record
 
-EQUAL, AT_LEAST, MULTIPLE, ONE_OR = "equal", "at_least", "multiple", "one_or"
-KINDS = (EQUAL, AT_LEAST, MULTIPLE, ONE_OR)
-"""left == right; left >= right; right divides left; left == 1 or left == right."""
+EQUAL, AT_LEAST, MULTIPLE, ONE_OR, HOLDS = "equal", "at_least", "multiple", "one_or", "holds"
+KINDS = (EQUAL, AT_LEAST, MULTIPLE, ONE_OR, HOLDS)
+"""left == right; left >= right; right divides left; left == 1 or left == right; left is not 0, whatever right
+is (see `holding`)."""
+
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod", "div")
 
 ConditionRow = tuple[str, Expr, Expr, str, str]
 """A condition as attributes hold it: the fields of a `Condition`."""
@@ -35,6 +54,11 @@ class Condition:
     where: str = ""
 
     @property
+    def row(self) -> ConditionRow:
+        """The condition as attributes hold it."""
+        return (self.kind, self.left, self.right, self.why, self.where)
+
+    @property
     def dims(self) -> list[Var]:
         """The dims in the condition."""
         return free_vars(self.left, self.right)
@@ -45,6 +69,8 @@ class Condition:
             return self.left >= self.right
         if self.kind == MULTIPLE:
             return logical_and(self.right > 0, eq(self.left % maximum(self.right, 1), 0))
+        if self.kind == HOLDS:
+            return _as_bool(self.left)
         equal = eq(self.left, self.right)
         return (eq(self.left, 1) | equal) if self.kind == ONE_OR else equal
 
@@ -54,7 +80,31 @@ class Condition:
             return left >= right
         if self.kind == MULTIPLE:
             return right > 0 and left % right == 0
+        if self.kind == HOLDS:
+            return left != 0
         return left == right or (self.kind == ONE_OR and left == 1)
+
+
+def holding(cond: Expr, why: str, where: str = "") -> Condition:
+    """The condition that a boolean expression over dims is true. If it divides by an expression, this must be
+    at least 1, so that all conditions can be evaluated for all dims.
+    """
+    positive: dict[Expr, None] = {}
+
+    def guarded(e: Expr) -> Expr | None:
+        if not isinstance(e, Binary) or e.op not in _DIVISIONS or const_value(e.b) is not None:
+            return None
+        positive[e.b >= 1] = None
+        return e.rebuild((e.a, maximum(e.b, 1)))
+
+    safe = transform(cond, guarded)
+    return Condition(HOLDS, select(logical_and(*positive, safe), const(1), const(0)), const(1), why, where)
+
+
+def _as_bool(number: Expr) -> Expr:
+    if isinstance(number, Select) and const_value(number.a) == 1 and const_value(number.b) == 0:
+        return number.cond
+    return ne(number, 0)
 
 
 def check_conditions(
@@ -79,6 +129,11 @@ def check_conditions(
 def _violation(
     one: Condition, left: int, right: int, known: Mapping[Var, int], describe: Callable[[Var], str]
 ) -> UsageError:
+    if one.kind == HOLDS:
+        sizes = ", ".join(f"{describe(var)} is {known[var]}" for var in one.dims)
+        where = f"{one.where}: " if one.where else ""
+        what = f"{where}{_as_bool(one.left)} is needed{f', and {sizes}' if sizes else ''}"
+        return UsageError(f"the inputs do not fit the model: {what}", why=one.why)
     if isinstance(one.left, Const) and one.kind == EQUAL:
         one, left, right = Condition(one.kind, one.right, one.left, one.why, one.where), right, left
 
@@ -101,6 +156,7 @@ def conditions_of(rows: Iterable[tuple[str, Expr | int, Expr | int, str, str]]) 
 __all__ = [
     "AT_LEAST",
     "EQUAL",
+    "HOLDS",
     "KINDS",
     "MULTIPLE",
     "ONE_OR",
@@ -108,4 +164,5 @@ __all__ = [
     "ConditionRow",
     "check_conditions",
     "conditions_of",
+    "holding",
 ]

@@ -28,6 +28,8 @@ CHECKS = "checks"
 """The attribute of a PrimFunc with the descriptions of its checks, by their codes."""
 INDEX_CHECKS = "index_checks"
 """The attribute of a PrimFunc with the descriptions of its `report_index` calls, by their codes."""
+CHECKED = "checked"
+"""The annotation of a block whose `report_index` is a check of data: its text."""
 RECORD_NAME = "failure"
 """The name of the record parameter."""
 RECORD = 4
@@ -72,17 +74,19 @@ def report_index(index: Expr, extent: Expr) -> Expr:
 
 
 def numbered(func: PrimFunc) -> PrimFunc:
-    """Give each `report_index` a unique code. An attribute maps codes to the blocks that contain them."""
+    """Give each `report_index` a unique code. An attribute maps codes to their subjects: the
+    blocks that contain them, or the texts of checks."""
     found: dict[Expr, Expr] = {}
     about: dict[int, str] = {}
-    block = func.name
+    subject = f"{INDEX_KIND}{func.name}"
     for stmt in stmts(func.body):
         if isinstance(stmt, Block):
-            block = stmt.name
+            what = stmt.annotations.get(CHECKED)
+            subject = f"{INDEX_KIND}{stmt.name}" if what is None else f"{CHECK_KIND}{what!r}"
         for e in post_order(*exprs_of(stmt)):
             if isinstance(e, Call) and e.name == REPORT and e not in found:
                 code = len(about) + 1
-                about[code] = f"{INDEX_KIND}{block}"
+                about[code] = subject
                 # An index may depend on other checked indices. These have their codes already.
                 index, extent = (transform(arg, found.get) for arg in e.args[:2])
                 made = call(REPORT, (index, extent, const(code)), e.dtype)
@@ -96,6 +100,7 @@ def numbered(func: PrimFunc) -> PrimFunc:
 __all__ = [
     "ACCESS_KIND",
     "CALL",
+    "CHECKED",
     "CHECKS",
     "CHECK_KIND",
     "INDEX_CHECKS",

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition
+from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, holding
 from dlc_core.ir.dtype import dtype
-from dlc_core.ir.expr import Var, const
+from dlc_core.ir.expr import Var, const, eq, ne
 from dlc_core.ir.types import tensor_type
 from dlc_core.runtime.interface.descriptors import (
     DATA,
@@ -142,6 +142,10 @@ def test_refuses_every_call_of_unsupported_signatures():
         (Condition(ONE_OR, M, const(3), "m"), 1),
         (Condition(MULTIPLE, N, M, "n"), 0),
         (Condition(MULTIPLE, M * 3, N, "m"), None),
+        (holding(ne(N, M), "n and m differ"), None),
+        (holding(ne(N, M + 1), "n is no m + 1"), 0),
+        (holding(eq(N % (M - 1), 0), "m - 1 divides n"), None),
+        (holding(eq(N % (M - 2), 0), "a division by 0"), 0),
     ],
 )
 def test_checks_conditions_on_dims(condition, argument):

@@ -43,6 +43,7 @@ from dlc_core.op.std import (
     softmaxes,
     strings,
     unary,
+    value_checks,
     weighted_gather,
 )
 
@@ -52,6 +53,7 @@ OPS: tuple[OpDecl, ...] = (
     *binary.OPS,
     *shape.OPS,
     *shape_checks.OPS,
+    *value_checks.OPS,
     *slicing.OPS,
     *bands.OPS,
     *indexing.OPS,

@@ -14,7 +14,16 @@ from dlc_core.arith import Analyzer
 from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import Function, Node, functions_of, post_order
-from dlc_core.ir.conditions import AT_LEAST, EQUAL, MULTIPLE, ONE_OR, Condition, ConditionRow, conditions_of
+from dlc_core.ir.conditions import (
+    AT_LEAST,
+    EQUAL,
+    HOLDS,
+    MULTIPLE,
+    ONE_OR,
+    Condition,
+    ConditionRow,
+    conditions_of,
+)
 from dlc_core.ir.expr import Binary, Expr, Var, as_expr, const, free_vars, substitute
 from dlc_core.ir.expr import post_order as expr_post_order
 from dlc_core.ir.types import Dim, TensorType, Type, symbols_of
@@ -57,7 +66,7 @@ def _undecided(conditions: Iterable[Condition]) -> tuple[ConditionRow, ...]:
                 analyzer.declare_dim(var, 0)
         if key not in found and not _always(each, analyzer):
             found[key] = each
-    return tuple((c.kind, c.left, c.right, c.why, c.where) for c in found.values())
+    return tuple(c.row for c in found.values())
 
 
 def determined_dims(function: Function) -> set[Var]:
@@ -75,6 +84,8 @@ def _always(each: Condition, analyzer: Analyzer) -> bool:
         return analyzer.prove(left >= right)
     if each.kind == MULTIPLE:
         return analyzer.prove_equal(left % right, 0)
+    if each.kind == HOLDS:
+        return analyzer.prove(each.expr())
     return analyzer.prove_equal(left, right) or (each.kind == ONE_OR and analyzer.prove_equal(left, 1))
 
 

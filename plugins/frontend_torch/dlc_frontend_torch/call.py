@@ -34,6 +34,18 @@ class Scope(Protocol):
         """The numbers that torch draws for a random operator, as a tensor of this type."""
         ...
 
+    def require_dims(self, call: Call, cond: Expr, text: str) -> None:
+        """Refuse calls whose sizes do not satisfy a condition over dims."""
+        ...
+
+    def require_data(self, ok: Node, text: str) -> None:
+        """Let calls fail if a scalar of bool is false."""
+        ...
+
+    def number(self, call: Call, x: Node) -> Dim:
+        """An integer of data as a dim, which must not be negative."""
+        ...
+
     def inline(self, module: Any, inputs: Sequence[Any]) -> Any:
         """Convert a subgraph on values of its placeholders. Returns the value of its output."""
         ...

@@ -20,6 +20,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from dlc_core.diag import ModelError, UsageError
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import with_shapes
 from dlc_core.ir.module import IRModule
@@ -28,6 +29,7 @@ from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.decompositions import for_export
 from dlc_frontend_torch.dtypes import name_of
+from dlc_frontend_torch.guards import check_guards, guard_conditions, unknown_conditions
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
 from dlc_frontend_torch.weights import as_operand
@@ -78,6 +80,8 @@ def _program(model: Any, given: Mapping[str, Any]) -> ExportedProgram:
 def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     """The module of a program; see `load`."""
     custom = importers_for(importers)
+    check_guards(program)
+    original = program
     with _with_reshapes(program):
         program = program.run_decompositions(for_export(custom))
     signature = program.graph_signature
@@ -114,12 +118,17 @@ def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     if not outputs:
         raise UsageError("the program has no outputs")
     nodes = [made for _, made in outputs]
+    guards = list(guard_conditions(program, original, symbols))
+    guards += [condition for _, condition in importer.conditions]
     attrs = {
+        CONDITIONS: tuple(guard.row for guard in guards),
         "inputs": tuple(own.attrs["name"] for own in params),
         "outputs": tuple(name for name, _ in outputs),
     }
     body = nodes[0] if len(nodes) == 1 else make_tuple(nodes)
     main = Function("main", tuple(params), body).with_attrs(**attrs)
+    for _, error in unknown_conditions(main, importer.conditions):
+        raise error
     return IRModule({"main": main}, {"source": "a torch program", "name": "program"})
 
 

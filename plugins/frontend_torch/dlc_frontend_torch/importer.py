@@ -10,12 +10,16 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import GraphModule
 
 from dlc_core.diag import DlcError, UnsupportedError
-from dlc_core.graph.node import Node, spanned
-from dlc_core.ir.types import TensorType
+from dlc_core.graph.node import Node, constant, spanned
+from dlc_core.ir.conditions import Condition, holding
+from dlc_core.ir.expr import Expr, Var
+from dlc_core.ir.types import Dim, TensorType
+from dlc_core.op import std
 from dlc_frontend_torch import aten as _converters  # registers them
 from dlc_frontend_torch.call import Call
 from dlc_frontend_torch.complex_value import PARTS, Complex, border_type, stand_in, unpacked
@@ -29,12 +33,6 @@ from dlc_frontend_torch.weights import as_operand
 assert _converters
 
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
-CHECKS = (
-    "aten._assert_scalar.default", "aten._assert_async.msg", "aten._assert_tensor_metadata.default",
-    "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
-)  # fmt: skip
-"""Operators that only check values or sizes, and compute nothing. They are left out: the compiled code checks
-the ranges of sizes and the relations that its own operators need, but neither values nor other relations."""
 
 
 class Importer:
@@ -56,6 +54,11 @@ class Importer:
         """Nodes that could not be converted, and why."""
         self.writes: list[tuple[Any, Any]] = []
         """Inputs that the graph writes to at its end, with the nodes of their new values."""
+        self.conditions: list[tuple[Any, Condition]] = []
+        """Nodes that assert something about sizes, with the conditions."""
+        self.numbers: list[Node] = []
+        """Numbers of data that are dims: nodes which must run, though only types read them."""
+        self._checks: list[tuple[Node, str]] = []
         self._custom = custom or {}
         self._draw = draw
 
@@ -67,7 +70,7 @@ class Importer:
         result = self.converted(inputs)
         if self.problems:
             raise self.combined()
-        return result
+        return self.checked(result)
 
     def converted(self, inputs: Sequence[Any]) -> Any:
         """As `run`, but problems are only collected."""
@@ -84,18 +87,58 @@ class Importer:
                 self._convert(node)
         return result
 
+    def checked(self, result: Any) -> Any:
+        """The value of the output, with the numbers and checks that no result depends on."""
+        if not self._checks and not self.numbers:
+            return result
+        results = list(result) if isinstance(result, tuple) else [result]
+        places = [i for i, each in enumerate(results) if isinstance(each, Node)]
+        filled = [i for i in places if 0 not in results[i].shape]
+        if not filled:
+            raise UnsupportedError("a program that asserts something about data and returns no tensor")
+        at = filled[0]
+        for ok, text in self._checks:
+            results[at] = std.check(results[at], ok, what=text)
+        if self.numbers:
+            results[at] = std.with_dims(*self.numbers, results[at])
+        return tuple(results) if isinstance(result, tuple) else results[0]
+
+    def check_results(self) -> list[Node]:
+        """A value of each check of data, for callers that do not use `checked`."""
+        zero = constant(np.zeros((), np.int8))
+        return [std.check(zero, ok, what=text) for ok, text in self._checks]
+
     def draw(self, call: Call, type_: TensorType) -> Node:
         """The numbers of a random operator. Raises UnsupportedError where torch does not draw them."""
         if self._draw is None:
             raise call.unsupported("random numbers outside of torch.compile")
         return self._draw(call.node, type_)
 
+    def require_dims(self, call: Call, cond: Expr, text: str) -> None:
+        """Refuse calls whose sizes do not satisfy a condition over dims."""
+        self.conditions.append((call.node, holding(cond, text, str(span_of(call.node)))))
+
+    def require_data(self, ok: Node, text: str) -> None:
+        """Let calls fail with this text if a scalar of bool is false."""
+        self._checks.append((ok, text))
+
+    def number(self, call: Call, x: Node) -> Dim:
+        """An integer of data as a dim. A call fails if it is negative."""
+        if self._draw is not None:
+            raise call.unsupported("a Python number that depends on data")
+        found = self.symbols.dim(call.value)
+        if not isinstance(found, Var):
+            return found
+        self.numbers.append(std.dim_of(x, size=found, what=f"{span_of(call.node)}: the number is negative"))
+        return found
+
     def inline(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
         """Convert a subgraph on values of its placeholders. Its problems are those of this graph."""
         inner = Importer(module, self.symbols, self._custom, self._draw)
         result = inner.converted(inputs)
         self.problems += inner.problems
-        return result
+        self.conditions += inner.conditions
+        return inner.checked(result)
 
     def resolve(self, argument: Any) -> Any:
         """An argument of an FX node with nodes replaced by their values."""
@@ -140,9 +183,6 @@ class Importer:
             self.values[node] = self.resolve(node.args[1])
             return
         call = Call(node, self, _has_complex(node))
-        if call.op in CHECKS:
-            self.values[node] = None
-            return
         try:
             with spanned([span_of(node)]):
                 self.values[node] = self._made(call)

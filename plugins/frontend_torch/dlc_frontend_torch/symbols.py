@@ -16,7 +16,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from dlc_core.diag import UnsupportedError
 from dlc_core.ir.bounds import LARGEST, Bounds
-from dlc_core.ir.expr import Var, as_expr, eq, logical_and, maximum, minimum, ne, select, unary
+from dlc_core.ir.expr import Expr, Var, as_expr, eq, logical_and, maximum, minimum, ne, select, unary
 from dlc_core.ir.types import Dim, dim
 from dlc_core.op.infer import simplify
 
@@ -50,6 +50,11 @@ class Symbols:
             return int(value)
         expr = value.node.expr if isinstance(value, (torch.SymInt, torch.SymBool)) else value
         return dim(simplify(as_expr(self._convert(sympy.sympify(expr)))))
+
+    def condition(self, value: Any) -> Expr:
+        """A SymBool or a relation of sympy as a boolean expression."""
+        expr = value.node.expr if isinstance(value, torch.SymBool) else value
+        return as_expr(self._convert(sympy.sympify(expr)))
 
     def shape(self, shape: Any) -> tuple[Dim, ...]:
         """The dims of a shape."""

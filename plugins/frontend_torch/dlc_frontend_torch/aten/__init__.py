@@ -2,6 +2,7 @@
 
 from dlc_frontend_torch.aten import (
     activations,
+    assertions,
     attention,
     bits,
     comparison,
@@ -36,6 +37,7 @@ from dlc_frontend_torch.aten import (
 
 __all__ = [
     "activations",
+    "assertions",
     "attention",
     "bits",
     "comparison",

@@ -5,8 +5,6 @@ Comparisons are made in the promoted dtype of their operands.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dlc_core.graph.node import Node
 from dlc_core.op import std
 from dlc_frontend_torch.aten.promotion import ordered, promoted
@@ -129,8 +127,3 @@ def heaviside(c: Call, x: Node, values: Node) -> Node:
     zero = c.const(0, kind)
     step = c.cast(std.greater(a, zero), kind)
     return c.cast(std.where(std.equal(a, zero), c.tensor(values, kind), step), c.dtype)
-
-
-@aten("_assert_async")
-def assert_async(c: Call, x: Any, *_: Any) -> None:
-    del c, x

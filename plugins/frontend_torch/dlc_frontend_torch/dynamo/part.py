@@ -14,7 +14,9 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from dlc_core import driver
 from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
+from dlc_core.ir.conditions import Condition
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -27,6 +29,7 @@ from dlc_frontend_torch.dynamo.drawing import Draw
 from dlc_frontend_torch.dynamo.options import Options
 from dlc_frontend_torch.dynamo.sizes import Sizes
 from dlc_frontend_torch.dynamo.views import Views, base_of, permutation
+from dlc_frontend_torch.guards import unknown_conditions
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
 from dlc_frontend_torch.weights import as_array, as_operand, as_tensor
@@ -70,7 +73,9 @@ class Part:
             names = {"inputs": tuple(p.attrs["name"] for p in self._params)}
             names["outputs"] = tuple(f"output_{i}" for i in range(len(self._nodes)))
             body = self._nodes[0] if len(self._nodes) == 1 else make_tuple(self._nodes)
-            main = Function("main", tuple(self._params), body).with_attrs(**names)
+            rows = tuple(condition.row for _, condition in self._conditions)
+            main = Function("main", tuple(self._params), body).with_attrs(**names, **{CONDITIONS: rows})
+            _check_known(main, self._conditions)
             threads = options.num_threads or torch.get_num_threads()
             self._exe = driver.compile(
                 IRModule({"main": main}, {"source": "torch.compile", "name": "graph"}),
@@ -81,6 +86,10 @@ class Part:
                 config=options.config,
             )
             self._kinds = [value.type.dtype for value in self._exe.signature.outputs]
+        elif self._conditions:
+            node = self._conditions[0][0]
+            error = UnsupportedError("an assertion in a graph that computes nothing")
+            raise Unsupported([(node, error)], error)
 
     def _import(self, module: GraphModule, places: Sequence[Any], static: Mapping[int, Any]) -> None:
         symbols = Symbols(_ranges(places))
@@ -125,9 +134,10 @@ class Part:
                 self._inputs.append(-1)
                 self._carried.append(symbol)
         results = importer.converted(values)
+        self._conditions = importer.conditions
         if importer.problems:
             raise Unsupported(importer.problems, importer.combined())
-        self._nodes: list[Node] = []
+        self._nodes = importer.check_results()
         output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
         sources = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         given = {node: index for index, node in enumerate(places)}
@@ -215,6 +225,13 @@ class Part:
 
 def _transposed(x: Node | Complex, axes: tuple[int, ...]) -> Node | Complex:
     return x.map(partial(std.transpose, axes=axes)) if isinstance(x, Complex) else std.transpose(x, axes=axes)
+
+
+def _check_known(main: Function, conditions: Sequence[tuple[Any, Condition]]) -> None:
+    """Raise Unsupported for assertions on sizes that neither the inputs nor the data of a function give."""
+    unknown = unknown_conditions(main, conditions)
+    if unknown:
+        raise Unsupported(unknown, unknown[0][1])
 
 
 def _symbols_of(module: GraphModule) -> set[sympy.Symbol]:
