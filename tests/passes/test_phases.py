@@ -34,6 +34,12 @@ def layer(sizes, inputs, outputs, kernel, groups=1, bias=True, batch=2, **attrs)
     return Function("main", (x,), std.conv_transpose(x, w, *more, **attrs))
 
 
+def computed(sizes, kernel, inputs=4, outputs=6, groups=1, **attrs):
+    x, w = param("x", tensor_type((2, *sizes, inputs))), param("w", tensor_type((*kernel, inputs, outputs)))
+    attrs = {"layout": "NXC", "kernel_layout": "XIO", "groups": groups, **attrs}
+    return Function("main", (x, w), std.conv_transpose(x, w, **attrs))
+
+
 def after(function, **facts):
     return Phases().run(IRModule({"main": function}), PassContext(target=target(**facts)))["main"]
 
@@ -115,6 +121,28 @@ def test_phases_of_odd_windows_have_no_taps_of_zeros():
     same(before, found, RNG.standard_normal((2, 64, 64, 2), np.float32))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "attrs", "windows"),
+    [
+        ((3, 3), {"padding": (1, 1, 1, 1), "output_padding": (1, 1)}, [(1, 1), (1, 2), (2, 1), (2, 2)]),
+        ((1, 1), {"output_padding": (1, 1)}, [(1, 1)]),
+        ((7, 1), {"padding": (3, 0, 3, 0), "output_padding": (1, 1)}, [(3, 1), (4, 1)]),
+    ],
+)
+def test_computed_weights_are_sliced(kernel, attrs, windows):
+    """As for the input gradient of a strided convolution. No tap reaches some of the phases."""
+    before = computed((5, 6), kernel, strides=(2, 2), **attrs)
+    found = after(before)
+    convs = [n for n in post_order(found.body) if n.op.name == "conv"]
+    assert sorted(conv.args[1].shape[:2] for conv in convs) == windows
+    given = [RNG.standard_normal(each.tensor_type.shape, np.float32) for each in before.params]
+    np.testing.assert_allclose(evaluate(found, given), evaluate(before, given), rtol=1e-5, atol=1e-5)
+
+
+def test_computed_weights_without_strides_stay():
+    assert ops(after(computed((8, 8), (3, 3), padding=(1, 1, 1, 1)))) == ["conv_transpose"]
+
+
 def test_many_phases_stay_together():
     found = after(layer((4, 4), 4, 6, (8, 8), strides=(4, 4), padding=(2, 2, 2, 2)))
     assert ops(found).count("conv") == 1
@@ -143,10 +171,7 @@ def test_keeps_transposed_convolutions_without_phases(case):
     if case == "gaps":
         before = layer((8,), 4, 6, (3,), strides=(2,), dilation=(2,))
     elif case == "weights":
-        x, w = param("x", tensor_type((1, 8, 4))), param("w", tensor_type((4, 4, 6)))
-        before = Function(
-            "main", (x, w), std.conv_transpose(x, w, strides=(2,), layout="NXC", kernel_layout="XIO")
-        )
+        before = computed((8,), (4,), groups=2, strides=(2,))
     elif case == "first":
         x, w = param("x", tensor_type((1, 4, 8))), constant(np.ones((4, 6, 2)), "float32")
         before = Function("main", (x,), std.conv_transpose(x, w, strides=(2,)))

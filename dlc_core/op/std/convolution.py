@@ -38,6 +38,7 @@ from dlc_core.support.record import record
 from dlc_core.tir.intrinsics import if_then_else
 
 GROUPS = Attr("groups", "int", 1, "number of independent blocks of channels")
+KERNEL_LAYOUT = Attr("kernel_layout", "str", "OIX", choices=("OIX", "XIO"))
 OUT_DTYPE = Attr("out_dtype", "dtype", None, "dtype of the result")
 
 
@@ -334,7 +335,7 @@ CONV = op(
         DILATION,
         GROUPS,
         LAYOUT,
-        Attr("kernel_layout", "str", "OIX", choices=("OIX", "XIO")),
+        KERNEL_LAYOUT,
         OUT_DTYPE,
     ],
     kind="contraction",

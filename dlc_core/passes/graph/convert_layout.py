@@ -27,8 +27,8 @@ from dlc_core.passes.graph.rules_shape import permutation, reshaped, transposed
 from dlc_core.passes.heuristics import CONVERSION
 from dlc_core.support.record import record
 
-CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL = (
-    OPS[name] for name in ("conv", "conv_transpose", "max_pool", "avg_pool")
+CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL, WEIGHT_GRADIENT = (
+    OPS[name] for name in ("conv", "conv_transpose", "max_pool", "avg_pool", "conv_weight_gradient")
 )
 TRANSPOSE, RESHAPE, CONCAT, BATCH_NORM = (
     OPS[name] for name in ("transpose", "reshape", "concat", "batch_norm")
@@ -108,6 +108,8 @@ class _Converter:
         decl = current.op
         if decl in (CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL):
             return self.windowed(current)
+        if decl is WEIGHT_GRADIENT:
+            return self.weight_gradient(current)
         if isinstance(decl, OpDecl) and any(map(self.is_moved, current.args)):
             moved = self.moved(current, decl)
             if moved is not None:
@@ -120,6 +122,18 @@ class _Converter:
         return (current if same else node(current.op, args, current.attrs, current.type)), identity(rank)
 
     def windowed(self, current: Node) -> tuple[Node, Order]:
+        layout, order = self.chosen(current)
+        attrs = {**current.attrs, "layout": layout}
+        args = [self.view(current.args[0], order)]
+        if current.op in (CONV, CONV_TRANSPOSE):
+            kernel, attrs["kernel_layout"] = self.kernel(current, layout)
+            args += [kernel, *map(self.plain, current.args[2:])]
+        decl = current.op
+        assert isinstance(decl, OpDecl)
+        return decl.build(*args, **attrs), order
+
+    def chosen(self, current: Node) -> tuple[str, Order]:
+        """Choose the layout of an operation on windows, and the order of its images' axes for it."""
         rank = len(current.shape)
         last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
         order = identity(rank)
@@ -131,14 +145,20 @@ class _Converter:
         layout = "NXC" if chosen == "last" else "NCX"
         if current.attrs["layout"] != layout:
             order = last if layout == "NXC" else first
-        attrs = {**current.attrs, "layout": layout}
-        args = [self.view(current.args[0], order)]
-        if current.op in (CONV, CONV_TRANSPOSE):
-            kernel, attrs["kernel_layout"] = self.kernel(current, layout)
-            args += [kernel, *map(self.plain, current.args[2:])]
-        decl = current.op
-        assert isinstance(decl, OpDecl)
-        return decl.build(*args, **attrs), order
+        return layout, order
+
+    def weight_gradient(self, current: Node) -> tuple[Node, Order]:
+        """Compute the gradient of weights from images in the layout, in the layout of weights for it."""
+        layout, order = self.chosen(current)
+        target = "XIO" if layout == "NXC" else "OIX"
+        attrs = {**current.attrs, "layout": layout, "kernel_layout": target}
+        made = WEIGHT_GRADIENT.build(*(self.view(each, order) for each in current.args), **attrs)
+        rank = len(current.shape)
+        if target == current.attrs["kernel_layout"]:
+            return made, identity(rank)
+        if target == "XIO":
+            return made, (*range(2, rank), 1, 0)
+        return made, (rank - 1, rank - 2, *range(rank - 2))
 
     def kernel(self, current: Node, layout: str) -> tuple[Node, str]:
         """Return the weights, and the name of their layout, that match a layout of the values."""

@@ -12,7 +12,8 @@ the unchanged input with s times the output channels, whose results are interlea
 inserts zeros into the input, and multiplies s · s times as much. Windows whose size is not a multiple of the
 stride are padded by taps of 0. Phases also begin at different indices, so one convolution has results at its
 ends that are cropped. If that is a large part of its work, as for small images and odd windows, each phase
-becomes a separate convolution.
+becomes a separate convolution. So it does if the weights are computed, as in gradients: their taps are sliced
+then. A phase that no tap reaches has zeros.
 
 Source: Shi et al., Is the deconvolution layer the same as a convolutional layer?, 2016.
 """
@@ -37,7 +38,7 @@ from dlc_core.passes.heuristics import PHASES
 from dlc_core.support.record import record
 
 CONV, CONV_TRANSPOSE, ADD = (OPS[name] for name in ("conv", "conv_transpose", "add"))
-CONCAT, SLICE = OPS["concat"], OPS["slice"]
+CONCAT, SLICE, FLIP, BROADCAST = (OPS[name] for name in ("concat", "slice", "flip", "broadcast_to"))
 Array = np.ndarray[Any, Any]
 FORM = Decision(
     "conv_transpose.phases",
@@ -61,8 +62,7 @@ class Phase:
 
 @record(frozen=True)
 class Phases(GraphPass):
-    """Compute transposed convolutions, channels last and with constant weights, by the phases of their
-    strides.
+    """Compute transposed convolutions, channels last, by the phases of their strides.
 
     This is not for machines with thread axes, whose rules read windows of the zero-padded input in place.
     """
@@ -87,7 +87,9 @@ def _by_phases(old: Node, args: tuple[Node, ...]) -> Node | None:
     )
     window = conv.window
     steps = window.strides
-    if weights is None or any(s > 1 and d > 1 for s, d in zip(steps, window.dilation, strict=True)):
+    if any(s > 1 and d > 1 for s, d in zip(steps, window.dilation, strict=True)):
+        return None
+    if weights is None and math.prod(steps) == 1:
         return None
     # `first` is the first result of a phase that is not cropped, limited by the reach of its taps.
     taps = [-(-k // s) for k, s in zip(window.kernel, steps, strict=True)]
@@ -101,17 +103,21 @@ def _by_phases(old: Node, args: tuple[Node, ...]) -> Node | None:
     attrs = {"padding": (*before, *after), "dilation": old.attrs["dilation"], "groups": conv.groups}
     attrs |= {name: old.attrs[name] for name in ("layout", "kernel_layout", "out_dtype")}
     axes = _axes(old, conv)
-    separate = bool(axes) and _is_separate_cheaper(old, conv, axes)
+    separate = bool(axes) and (weights is None or _is_separate_cheaper(old, conv, axes))
     reasons = {
         "spread": "most taps would multiply zeros",
-        "together": f"one convolution would multiply at least {PHASES.work_ratio:g} times as much",
+        "together": "the weights are computed"
+        if weights is None
+        else f"one convolution would multiply at least {PHASES.work_ratio:g} times as much",
         "separate": "single phases would not multiply much less"
         if axes
-        else "there are groups, too many phases, or a phase without results",
+        else "there are groups, too many phases, or phases that begin outside of the input",
     }
+    other = "spread" if weights is None else "together"
+    legal = {"separate": bool(axes), "together": weights is not None, "spread": True}
     form = FORM.choose(
-        "separate" if separate else "together",
-        FORM.alternatives if axes else ("together", "spread"),
+        "separate" if separate else other,
+        tuple(each for each in FORM.alternatives if legal[each]),
         where=f"{old.shape} {dict(old.attrs)}",
         refused=reasons.__getitem__,
         spans=old.spans,
@@ -119,7 +125,8 @@ def _by_phases(old: Node, args: tuple[Node, ...]) -> Node | None:
     if form == "spread":
         return None
     if form == "separate":
-        return _separate_convolutions(args, weights, conv, axes, attrs)
+        return _separate_convolutions(old, args, conv, axes, attrs)
+    assert weights is not None
     given = [args[0], constant(_split_weights(weights, conv, taps))]
     if bias is not None:
         shape = (conv.groups, math.prod(steps), conv.group_outputs)
@@ -149,21 +156,33 @@ def _is_separate_cheaper(old: Node, conv: Conv, axes: Sequence[Sequence[Phase]])
 
 
 def _separate_convolutions(
-    args: Sequence[Node],
-    weights: Array,
-    conv: Conv,
-    axes: Sequence[Sequence[Phase]],
-    attrs: Mapping[str, Any],
+    old: Node, args: Sequence[Node], conv: Conv, axes: Sequence[Sequence[Phase]], attrs: Mapping[str, Any]
 ) -> Node:
     """Build a convolution for each phase, and interleave the results."""
-    steps, rank = conv.window.strides, len(conv.window.strides)
+    counts = [size // step for size, step in zip(old.shape[1:-1], conv.window.strides, strict=True)]
+    shape = (conv.batch, *map(dim, counts), conv.outputs)
     parts = []
     for chosen in product(*axes):
-        taps = tuple(slice(phase.first, None, step) for phase, step in zip(chosen, steps, strict=True))
-        part = np.ascontiguousarray(np.flip(weights[taps], tuple(range(rank))))
+        if not all(phase.taps for phase in chosen):
+            zeros = args[2] if len(args) > 2 else constant(np.zeros((1,)), args[0].dtype)
+            parts.append(BROADCAST.build(zeros, shape=shape))
+            continue
         padding = (*(phase.before for phase in chosen), *(phase.after for phase in chosen))
-        parts.append(CONV.build(args[0], constant(part), *args[2:], **{**attrs, "padding": padding}))
+        weights = _taps(args[1], chosen, conv.window.strides)
+        parts.append(CONV.build(args[0], weights, *args[2:], **{**attrs, "padding": padding}))
     return _interleaved(CONCAT.build(*parts, axis=-1), conv)
+
+
+def _taps(weights: Node, chosen: Sequence[Phase], steps: Sequence[int]) -> Node:
+    """The taps of phases in the reverse order, as a constant if the weights are one."""
+    axes, array = tuple(range(len(steps))), const_array(weights)
+    if array is not None:
+        taps = tuple(slice(phase.first, None, step) for phase, step in zip(chosen, steps, strict=True))
+        return constant(np.ascontiguousarray(np.flip(array[taps], axes)))
+    firsts = tuple(phase.first for phase in chosen)
+    ends = tuple(weights.shape[: len(steps)])
+    part = SLICE.build(weights, begins=firsts, ends=ends, axes=axes, strides=tuple(steps))
+    return FLIP.build(part, axes=axes)
 
 
 def _phases(conv: Conv, axis: int, results: Dim) -> list[Phase]:
@@ -176,9 +195,12 @@ def _phases(conv: Conv, axis: int, results: Dim) -> list[Phase]:
     for index in range(step):
         begin, first = divmod(index + window.before[axis], step)
         taps = -(-(window.kernel[axis] - first) // step)
+        if taps < 1:
+            found.append(Phase(first, 0, 0, 0))
+            continue
         before = (taps - 1) * dilation - begin
         after = begin + results // step - size
-        if taps < 1 or before < 0 or after < 0:
+        if before < 0 or after < 0:
             return []
         found.append(Phase(first, taps, before, after))
     return found

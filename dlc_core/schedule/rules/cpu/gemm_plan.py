@@ -17,6 +17,7 @@ from dlc_core.diag import bytes_text
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.core import Core
 from dlc_core.schedule.rules.cpu.gemm_decisions import (
+    K_BLOCK,
     LOOP_ORDER,
     PAD_ROWS,
     PARTIAL_SUMS,
@@ -35,6 +36,7 @@ from dlc_core.schedule.rules.cpu.panels import (
     plan_prefetch,
 )
 from dlc_core.schedule.rules.cpu.register_tile import ONE_THREAD, Distribution, Tile, choose, domain_cycles
+from dlc_core.schedule.rules.cpu.slid_rows import why_whole
 from dlc_core.schedule.rules.cpu.tails import tail_heights
 from dlc_core.schedule.rules.cpu.threads import worth_threads
 from dlc_core.schedule.rules.cpu.tile_unit import tile_of
@@ -224,7 +226,7 @@ def plan_gemm(gemm: Gemm, machine: Machine, tile: Tile | None = None) -> GemmPla
     """Choose the plan of a contraction; `tile` is given if an algorithm around the GEMM fixes it."""
     threads = worth_threads(machine, gemm.work, "multiply-adds")
     tile = tile or _tile(gemm, machine, threads)
-    order = _loop_order(gemm, machine) if gemm.row_loop else PANELS_IN_BATCH
+    order = _loop_order(gemm, machine, tile) if gemm.row_loop else PANELS_IN_BATCH
     tiles = gemm.rows if tile.rows == 1 or gemm.rows is None else -(-gemm.rows // tile.rows)
     inside = _inside(gemm, order, tiles)
     shape = None if gemm.weights is None else gemm.weights.packed_shape(tile.vectors * gemm.lanes)
@@ -238,6 +240,8 @@ def plan_gemm(gemm: Gemm, machine: Machine, tile: Tile | None = None) -> GemmPla
             panel = panel_bytes(shape, len(gemm.steps) - (blocked and k_block == 1), itemsize)
             found = plan_prefetch(machine, math.prod(shape), panel, itemsize, gemm.all_rows, inside)
             prefetch, block_prefetch = (prefetch, found) if blocked else (found, block_prefetch)
+    elif gemm.row_loop and order == PANELS_FIRST:
+        k_block = _slid_block(gemm, machine, tile)
     return GemmPlan(
         tile,
         order,
@@ -258,7 +262,9 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     if gemm.unit is not None and gemm.rows is not None and gemm.columns is not None:
         return tile_of(gemm.unit, gemm.rows, gemm.columns)
     distribution = ONE_THREAD
-    if threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
+    if threads and gemm.row_loop and not _why_whole(gemm, machine, None):
+        distribution = Distribution(machine.threads)
+    elif threads and not gemm.shared and not (gemm.by_rows and gemm.batched):
         distribution = Distribution(machine.threads, panels=not gemm.by_rows or not gemm.rhs_fits_l2(machine))
     sizes = gemm.rows, gemm.columns, gemm.lanes, gemm.registers(machine)
     operand = 1 if gemm.dot is None or machine.short_code else gemm.dot.operand_registers
@@ -282,11 +288,15 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     )
 
 
-def _loop_order(gemm: Gemm, machine: Machine) -> str:
+def _loop_order(gemm: Gemm, machine: Machine, tile: Tile) -> str:
     """Order the outer loops: panels first if the weights are larger than the rows, else rows.
 
-    With rows first, each row is read and written once, and the weights once for each tile from L2.
+    With rows first, each row is read and written once, and the weights once for each tile from L2. With
+    panels first, K can be blocked for all rows.
     """
+    if not _why_whole(gemm, machine, tile):
+        why = "outer loops would read both operands again from beyond L2; blocks of K are read once per panel"
+        return LOOP_ORDER.choose(PANELS_FIRST, refused=lambda order: why)
     if not gemm.by_rows:
         why = f"threads get panels: {gemm.columns} columns are more than {gemm.all_rows} rows"
         return LOOP_ORDER.choose(PANELS_FIRST, refused=lambda order: why)
@@ -320,6 +330,29 @@ def _k_block(
     sums = rows * tile.vectors * gemm.lanes * gemm.sum_bytes
     panel = panel_bytes(shape, len(gemm.steps), gemm.weights.itemsize)
     return choose_k_block(machine, panel, gemm.weights.itemsize, gemm.steps, tile.rows, sums)
+
+
+def _why_whole(gemm: Gemm, machine: Machine, tile: Tile | None) -> str:
+    """Why K is not blocked for all rows of a panel, see `slid_rows`. Without a tile, threads share panels."""
+    if gemm.weights is not None or gemm.shared or gemm.dot is not None or gemm.has_other_factors:
+        return "it applies to plain products of two computed operands"
+    if gemm.rows is None or gemm.columns is None or None in gemm.outer:
+        return "sizes are symbolic"
+    width = min(gemm.columns, gemm.lanes * (1 if tile is None else tile.vectors))
+    panels = machine.workers if tile is None else -(-gemm.columns // width)
+    outer = math.prod(extent or 1 for extent in gemm.outer)
+    return why_whole(machine, outer, gemm.rows, width, panels, gemm.steps, gemm.row_itemsize)
+
+
+def _slid_block(gemm: Gemm, machine: Machine, tile: Tile) -> int:
+    """The iterations of the outermost reduction loop per K block of computed operands: 1, or 0 for all."""
+    why = _why_whole(gemm, machine, tile)
+    return K_BLOCK.pick(
+        int(not why),
+        lambda: [0, 1] if len(gemm.steps) > 1 else [0],
+        lambda count: "blocked" if count else "whole",
+        refused=lambda count: why if count else "each tap would read both operands from beyond L2",
+    )
 
 
 def _tails(gemm: Gemm, tile: Tile) -> tuple[int, ...]:

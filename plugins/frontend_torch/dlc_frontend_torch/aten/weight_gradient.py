@@ -8,7 +8,6 @@ input and `large` the gradient of the result.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from dlc_core.graph.node import Node
@@ -24,41 +23,34 @@ def weight_gradient(
 ) -> Node:  # fmt: skip
     """The gradient, of the weights' shape [outputs, inputs / groups, window...]."""
     if groups == 1:
-        return _by_matmul(small, large, shape, strides, padding, dilation)
+        window = tuple(static_dim(size, "the window") for size in shape[2:])
+        return std.conv_weight_gradient(
+            _covered(large, small, window, strides, padding, dilation),
+            small,
+            window=window,
+            strides=tuple(strides),
+            padding=(*padding, *padding),
+            dilation=tuple(dilation),
+        )
     return _by_convolution(small, large, shape, strides, padding, dilation, groups)
 
 
-def _by_matmul(
-    small: Node, large: Node, shape: Sequence[Dim], strides: Sequence[int], padding: Sequence[int],
+def _covered(
+    large: Node, small: Node, window: Sequence[int], strides: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Node:  # fmt: skip
-    """One GEMM over all pixels, with the windows of all pixels as columns (im2col)."""
-    outputs, inputs, *sizes = shape
-    window = tuple(static_dim(size, "the window") for size in sizes)
-    spatial = len(window)
-    to_last = (0, *range(2, spatial + 2), 1)
-    rows = std.transpose(small, axes=to_last)
-    pixels = std.transpose(large, axes=to_last)
-    if any(padding):
-        pixels = std.pad(pixels, pads=(0, *padding, 0, 0, *padding, 0))
-    counts = small.shape[2:]
-    axes = tuple(range(1, spatial + 1))
-    taps = []
-    for tap in itertools.product(*(range(size) for size in window)):
-        begins = tuple(at * step for at, step in zip(tap, dilation, strict=True))
-        ends = tuple(
-            (count - 1) * step + begin + 1 for count, step, begin in zip(counts, strides, begins, strict=True)
-        )
-        taps.append(std.slice(pixels, begins=begins, ends=ends, axes=axes, strides=tuple(strides)))
-    columns = std.concat(*taps, axis=spatial + 1) if len(taps) > 1 else taps[0]
-    count = product([small.shape[0], *counts])
-    made = std.matmul(
-        std.reshape(rows, shape=(count, outputs)),
-        std.reshape(columns, shape=(count, product([*window, inputs]))),
-        transpose_a=True,
-    )
-    split = std.reshape(made, shape=(outputs, *window, inputs))
-    return std.transpose(split, axes=(0, spatial + 1, *range(1, spatial + 1)))
+    """`large` without the elements after the last window, if more windows would fit: the output padding of a
+    transposed convolution may be larger than its stride.
+    """
+    ends = {}
+    for axis, (size, count) in enumerate(zip(large.shape[2:], small.shape[2:], strict=True)):
+        if isinstance(size, int) and isinstance(count, int):
+            covered = (count - 1) * strides[axis] + dilation[axis] * (window[axis] - 1) + 1
+            if size + 2 * padding[axis] - covered >= strides[axis]:
+                ends[2 + axis] = max(covered - 2 * padding[axis], 0)
+    if not ends:
+        return large
+    return std.slice(large, begins=(0,) * len(ends), ends=tuple(ends.values()), axes=tuple(ends))
 
 
 def _by_convolution(
