@@ -40,7 +40,7 @@ MODES = ("inference", "training")
 BATCHES = {("resnet18", "training"): 16, ("bert", "training"): 8, ("gpt", "training"): 8}
 """Samples of a call; 1 where nothing is given."""
 TOLERANCE = {"inference": 1e-4, "training": 2e-3}
-"""The largest difference from eager in outputs, losses and gradients, relative to each one's largest value."""
+"""The largest difference from eager in outputs, losses and gradients, relative to the largest value."""
 ROUNDS = 5
 Record = dict[str, Any]
 
