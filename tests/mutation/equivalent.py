@@ -60,11 +60,15 @@ COSTS: Mapping[str, Mapping[str, str]] = {
     "dlc_core.schedule.rules.cpu.edges": {
         "Edges.cuts": "where a loop with conditions is cut: it may be anywhere",
         "_edges": "where a loop with conditions is cut: it may be anywhere",
+        "untested_columns": "where a loop with conditions is cut: it may be anywhere",
+        "strips_between": "where a loop with conditions is cut: it may be anywhere",
+    },
+    "dlc_core.schedule.rules.cpu.channel_block": {
+        "block_channels": "whether bands are parallel",
+        "_strip_in_l1": "compares with caches",
     },
     "dlc_core.schedule.rules.cpu.lanes": {
         "LanesRule.apply": "sizes of tiles, and where loops with conditions are cut",
-        "_bands": "whether bands are parallel",
-        "_strip_in_l1": "compares with caches",
         "_points": "the size of tiles",
     },
     "dlc_core.schedule.rules.cpu.transpose": {

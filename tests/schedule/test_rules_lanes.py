@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from dlc_core.decisions import forced
 from dlc_core.graph.node import Node, param
-from dlc_core.ir.expr import Var, const, const_value
+from dlc_core.ir.expr import Call, Load, Var, const, const_value, post_order
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
-from dlc_core.schedule.rules.cpu.edges import Edges
+from dlc_core.schedule.rules.cpu.edges import Edges, strips_between
 from dlc_core.target import Description
-from dlc_core.testing.schedules import check_schedule, kernel_of
+from dlc_core.testing.schedules import check_schedule, kernel_of, lower_kernel
 from dlc_core.tir.functor import stmts
-from dlc_core.tir.stmt import Alloc, For, PrimFunc, Seq
+from dlc_core.tir.stmt import Alloc, For, PrimFunc, Seq, Store
 
 MACHINES = {
     "scalar": Description(vector_bits=0, vector_registers=16, cores=2),
@@ -178,3 +179,45 @@ def test_axes_of_one_element_after_the_contiguous_one_do_not_count(units):
     scheduled = check_schedule(kernel_of(std.relu(y)), Description(vector_bits=256))
     assert scheduled.attrs["rule"] == "cpu.lanes"
     assert any(loop.kind == "vectorized" for loop in stmts(scheduled.body) if isinstance(loop, For))
+
+
+def is_update(store: Store) -> bool:
+    """Whether a store adds to what it writes."""
+    return any(isinstance(e, Load) and e.buffer is store.buffer for e in post_order(store.value))
+
+
+def response_norm(channels: int, size: int = 5, images: int = 1) -> PrimFunc:
+    x = tensor("x", images, 3, 2, channels)
+    return kernel_of(std.lrn(x, size=size, axis=-1, beta=0.5), [x])
+
+
+@machines
+@pytest.mark.parametrize("channels", [3, 16, 17, 40, 64, 100])
+@pytest.mark.parametrize("size", [1, 2, 5, 70])
+def test_windows_along_channels(channels, size, machine):
+    scheduled(response_norm(channels, size), machine)
+
+
+@pytest.mark.parametrize("vectors", [1, 2, 4])
+def test_only_strips_at_the_ends_of_the_channels_test_their_windows(vectors):
+    with forced(f"window.vectors={vectors}"):
+        made = lower_kernel(scheduled(response_norm(256), MACHINES["wide"]))
+    sums = [each for each in stmts(made.body) if isinstance(each, Store) and is_update(each)]
+    tested = [
+        any(isinstance(e, Call) and e.name == "if_then_else" for e in post_order(s.value)) for s in sums
+    ]
+    assert tested == [True] * vectors + [False] * vectors + [True] * vectors
+
+
+def test_windows_along_channels_have_strips_of_one_vector():
+    made = scheduled(response_norm(256), MACHINES["wide"])
+    local = [s.buffer for s in stmts(made.body) if isinstance(s, Alloc) and s.buffer.scope == "local"]
+    assert {b.static_shape()[-1] for b in local} == {16}
+
+
+def test_the_strips_between_those_at_the_ends():
+    assert strips_between((2, 189), 64, 192) == [1, 2]
+    assert strips_between((2, 189), 16, 192) == [1, 11]
+    assert strips_between((2, 29), 32, 32) == []
+    assert strips_between((0, 61), 16, 64) == [3]
+    assert strips_between((2, 29), 16, None) == []

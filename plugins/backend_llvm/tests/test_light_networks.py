@@ -55,3 +55,14 @@ def test_images_change_their_layout(channels, size, threads):
         x = param("x", tensor_type(shape))
         y = computed(x, std.transpose(x, axes=(0, 2, 1)), image, threads)
         np.testing.assert_array_equal(y, image.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("channels", [32, 64, 96, 192, 200])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_response_normalization(channels, threads):
+    image = np.random.default_rng(0).standard_normal((1, 27, 28, channels)).astype(np.float32)
+    x = param("x", tensor_type(image.shape))
+    y = computed(x, std.lrn(x, size=5, alpha=0.5, axis=-1), image, threads)
+    squares = np.pad(image.astype(np.float64) ** 2, [(0, 0)] * 3 + [(2, 2)])
+    total = np.lib.stride_tricks.sliding_window_view(squares, 5, -1).sum(-1)
+    np.testing.assert_allclose(y, image / (1 + 0.1 * total) ** 0.75, rtol=1e-5)

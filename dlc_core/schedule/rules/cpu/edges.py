@@ -145,13 +145,10 @@ def _edges(block: Block) -> Edges | None:
         size = extent_of(taps[own[0]])
         assert size is not None
         if row.var in used:
-            for end in (0, size - 1):
-                values = solve_condition(analyzer, substitute(cond, {own[0]: const(end)}), row.var).values
-                least = None if values.low is None else const_value(values.low)
-                most = None if values.high is None else const_value(values.high)
-                if least is None and most is None:
-                    return None
-                first, last = max(first, least or 0), last if most is None else min(last, most)
+            ends = _inside(cond, row.var, own[0], size, (first, last))
+            if ends is None:
+                return None
+            first, last = ends
             continue
         if tap not in (None, own[0]) or not any(a.var in used for a in others):
             return None
@@ -165,6 +162,47 @@ def _edges(block: Block) -> Edges | None:
     return Edges(tuple(a.var for a in block.axes), first, last, tap, low, maximum(low, high))
 
 
+def _inside(cond: Expr, axis: Var, tap: Var, taps: int, within: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the range of an axis, a part of `within`, for which a condition holds at all taps."""
+    first, last = within
+    for end in (0, taps - 1):
+        values = solve_condition(Analyzer(), substitute(cond, {tap: const(end)}), axis).values
+        least = None if values.low is None else const_value(values.low)
+        most = None if values.high is None else const_value(values.high)
+        if least is None and most is None:
+            return None
+        first, last = max(first, least or 0), last if most is None else min(last, most)
+    return first, last
+
+
+def untested_columns(block: Block) -> tuple[int, int] | None:
+    """Return the first and the last column whose windows along the columns are inside of the input.
+
+    None if no condition of the block tests columns, or if one is not understood.
+    """
+    column = spatial(block)[-1]
+    extent, taps = extent_of(column), {a.var: extent_of(a) for a in reduced(block)}
+    if extent is None:
+        return None
+    ends: tuple[int, int] | None = None
+    for cond in _conditions(block):
+        used = free_vars(cond)
+        if column.var not in used:
+            continue
+        own = [var for var in used if var in taps]
+        size = taps[own[0]] if len(own) == 1 and len(used) == 2 else None
+        ends = None if size is None else _inside(cond, column.var, own[0], size, ends or (0, extent - 1))
+        if ends is None:
+            return None
+    return ends
+
+
+def strips_between(columns: tuple[int, int], width: int, extent: int | None) -> list[int]:
+    """Return the cuts of a loop over strips of columns that separate those entirely within `columns`."""
+    first, end = -(-columns[0] // width), (columns[1] + 1) // width
+    return [at for at in (first, end) if first < end and 0 < at < (extent or 0) // width]
+
+
 def _conditions(block: Block) -> list[Expr]:
     assert isinstance(block.body, Store)
     found: dict[Expr, None] = {}
@@ -174,4 +212,4 @@ def _conditions(block: Block) -> list[Expr]:
     return list(found)
 
 
-__all__ = ["Edges", "inline_borders", "inline_tests"]
+__all__ = ["Edges", "inline_borders", "inline_tests", "strips_between", "untested_columns"]

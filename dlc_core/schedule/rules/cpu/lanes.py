@@ -5,18 +5,18 @@ sums.
       for strip of channels, tile of pixels:
         accumulators of the tile, in registers over the whole window; one store
 
-The contiguous axis is vectorised. If the windows of neighbouring results overlap, a tile has several results,
-and the loops over the window are unrolled, so that shared inputs are read once.
+The contiguous axis is vectorised. If windows along it may leave the input, only the first and the last strips
+test that. If the windows of neighbouring results overlap, a tile has several results, and the loops over the
+window are unrolled, so that shared inputs are read once.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from dlc_core.decisions import Decision
-from dlc_core.ir.expr import Expr, ExprLike, Var, const, const_value, free_vars, substitute
+from dlc_core.ir.expr import Expr, ExprLike, const_value, free_vars
 from dlc_core.schedule.handles import BlockRV, LoopRV
 from dlc_core.schedule.rules.analysis import (
     contiguous_over,
@@ -32,7 +32,14 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.bands import BORDER, tile_producers
-from dlc_core.schedule.rules.cpu.edges import Edges, inline_borders, inline_tests
+from dlc_core.schedule.rules.cpu.channel_block import CHANNEL_BLOCK, block_channels
+from dlc_core.schedule.rules.cpu.edges import (
+    Edges,
+    inline_borders,
+    inline_tests,
+    strips_between,
+    untested_columns,
+)
 from dlc_core.schedule.rules.cpu.heuristics import WINDOWS
 from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS
 from dlc_core.schedule.rules.cpu.threads import worth_threads
@@ -44,12 +51,6 @@ from dlc_core.tir.stmt import Block, IterVar, PrimFunc, Store
 
 VECTORS = Decision("window.vectors", "Vectors of channels per tile.", ("one", "several"), has_values=True)
 PIXELS = Decision("window.pixels", "Neighbouring results per tile.", ("one", "several"), has_values=True)
-CHANNEL_BLOCK = Decision(
-    "window.channel_block",
-    "Strips of channels whose inputs stay in L1 from one row of results to the next; 0 is all.",
-    ("all", "some"),
-    has_values=True,
-)
 
 
 @record(frozen=True)
@@ -102,8 +103,10 @@ class LanesRule(ScheduleRule):
         in_place = points > 1 and (edges is not None or not borders)
         if machine.short_code:
             borders = inline_tests(s, borders)
+        untested = untested_columns(s.get(block))
         vectors = VECTORS.pick(
-            1 if machine.short_code or points > 2 else WINDOWS.max_vectors,
+            # Windows along channels are tested by whole strips, so narrow strips need fewer tests.
+            1 if machine.short_code or points > 2 or untested is not None else WINDOWS.max_vectors,
             lambda: [1] if machine.short_code else range(1, WINDOWS.max_vectors + 1),
             lambda count: "one" if count == 1 else "several",
         )
@@ -120,7 +123,7 @@ class LanesRule(ScheduleRule):
             cuts = [count % number] if edges is None else [*edges.cuts(count, number)]
             tiles, point = s.split(row, [None, points], tail="balanced")
             if in_place:
-                outer, strips = _bands(s, block, outer, strips, width, machine)
+                outer, strips = block_channels(s, block, outer, strips, width, machine)
                 s.reorder(*outer, tiles, strips, point, strip)
             else:
                 s.reorder(strips, tiles, point, strip)
@@ -131,7 +134,11 @@ class LanesRule(ScheduleRule):
         if worth_threads(machine, work, "window taps"):
             parallelize(s, nest)
         full = s.get(out).axes[-1].dom.extent // width
-        for part in [tile] if in_place else tile.peel(s, strips, strip, [full]):
+        inner = [] if untested is None else strips_between(untested, width, extent)
+        ends: list[ExprLike] = [*inner]
+        if not inner or extent is None or extent % width:
+            ends.append(full)
+        for part in [tile] if in_place else tile.peel(s, strips, strip, ends, bool(inner)):
             for nest_part in part.peel(s, part.tiles, part.point, cuts):
                 for last in nest_part.peel(s, nest_part.strips, nest_part.strip, [full]):
                     last.schedule(s, lanes)
@@ -160,11 +167,15 @@ class _Tile:
         return [self.strips] if self.tiles is None else [self.tiles, self.strips]
 
     def peel(
-        self, s: Schedule, loop: LoopRV | None, inner: LoopRV | None, points: Sequence[ExprLike]
+        self,
+        s: Schedule,
+        loop: LoopRV | None,
+        inner: LoopRV | None,
+        points: Sequence[ExprLike],
+        always: bool = False,
     ) -> Iterator[_Tile]:
-        """Partition a loop over tiles at `points` and yield the parts; one part if all its tiles are
-        equal."""
-        same_loops = self.edges is None or loop == self.strips
+        """Partition a loop over tiles at `points`; one part if its tiles are equal and not `always`."""
+        same_loops = not always and (self.edges is None or loop == self.strips)
         if loop is None or inner is None or (same_loops and const_value(s.extent(inner)) is not None):
             yield self
             return
@@ -204,71 +215,6 @@ class _Tile:
                 s.unroll(loop)
         for row in rows:
             vectorize_columns(s, row[-1], lanes)
-
-
-def _bands(
-    s: Schedule, handle: BlockRV, outer: list[LoopRV], strips: LoopRV, width: int, machine: Machine
-) -> tuple[list[LoopRV], LoopRV]:
-    """Add a loop over groups of strips around the rows, if L1 cannot hold all strips of a window's rows.
-
-    Returns the loops outside of a tile, a band of rows per thread first, and the loop over strips.
-    """
-    size = _strip_in_l1(s.get(handle), s.extent(strips), width, machine)
-    if size is None or not outer:
-        return outer, strips
-    *before, row = outer
-    threads = machine.workers
-    bands: list[LoopRV] = []
-    if threads > 1:
-        if (const_value(s.extent(row)) or 1) % threads:
-            return outer, strips
-        band, row = s.split(row, [threads, None], tail="exact")
-        bands.append(band)
-    groups, strips = s.split(strips, [None, size], tail="exact")
-    return [*before, *bands, groups, row], strips
-
-
-def _strip_in_l1(block: Block, count: Expr, width: int, machine: Machine) -> int | None:
-    """Return how many strips of `width` channels fit in L1 with the rows of a window.
-
-    None if all strips fit, or fewer than two.
-    """
-    strips = const_value(count)
-    row, taps = spatial(block)[-2].var, {a.var: extent_of(a) for a in reduced(block)}
-    channels = spatial(block)[-1].dom.extent
-    if strips is None or const_value(channels % width) != 0:
-        return None
-    total = 0
-    for load in loads_of(block):
-        one = load.dtype.itemsize * width
-        for size, index in zip(load.buffer.shape[:-1], load.indices[:-1], strict=True):
-            used = free_vars(index)
-            steps = [taps[var] for var in used if var in taps]
-            full = const_value(size) if row in used else math.prod(step or 1 for step in steps)
-            one *= full or 1
-        total += one
-    fitting = machine.description.caches[0] // total
-    best = max((n for n in range(1, min(fitting, strips) + 1) if strips % n == 0), default=1)
-    chosen = CHANNEL_BLOCK.pick(
-        best if 1 < best < strips and _overlap_across_rows(block) else 0,
-        lambda: [0, *(n for n in range(1, strips) if strips % n == 0)],
-        lambda count: "some" if count else "all",
-    )
-    return chosen or None
-
-
-def _overlap_across_rows(block: Block) -> bool:
-    """Return whether the windows of neighbouring rows of results share inputs."""
-    axes = spatial(block)
-    ends = {axis.var: (extent_of(axis) or 1) - 1 for axis in reduced(block)}
-    row = axes[-3].var if len(axes) > 2 else None
-
-    def position(index: Expr, step: int, taps: Mapping[Var, int]) -> int:
-        values = {var: const(taps.get(var, step if var is row else 0), var.dtype) for var in free_vars(index)}
-        return const_value(substitute(index, values)) or 0
-
-    along = [index for load in loads_of(block) for index in load.indices if row in free_vars(index)]
-    return any(position(index, 0, ends) >= position(index, 1, {}) for index in along)
 
 
 def _points(block: Block, extent: Expr) -> int:
