@@ -14,13 +14,15 @@ import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
 from dlc_frontend_torch import aten as _converters  # registers them
+from dlc_frontend_torch.decomposed import DECOMPOSED
 from dlc_frontend_torch.random_ops import DRAWN
 from dlc_frontend_torch.registry import CONVERTERS
 
 assert _converters
 
-FURTHER = (torch.ops.aten.grid_sampler_2d.default,)
-"""Operators of Core ATen that torch can decompose, and for which there is no converter."""
+FURTHER = (torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.batch_norm_backward.default)
+"""Operators that torch can decompose, which its table for Core ATen lacks, and for which there is no converter.
+"""
 
 
 def for_export(custom: Container[str] = ()) -> Any:
@@ -28,7 +30,7 @@ def for_export(custom: Container[str] = ()) -> Any:
     `custom` ones, are kept.
     """
     table = torch.export.default_decompositions()
-    table.update(get_decompositions(FURTHER))
+    table.update({**get_decompositions(FURTHER), **DECOMPOSED})
     for operator in list(table.keys()):
         if _name(operator) in CONVERTERS or _name(operator) in custom:
             table.pop(operator)
@@ -44,7 +46,7 @@ def for_autograd() -> dict[Any, Callable[..., Any]]:
 @cache
 def _core() -> dict[Any, tuple[str, Callable[..., Any]]]:
     """torch's decompositions with the operators' names. torch takes long to collect them."""
-    table = {**core_aten_decompositions(), **get_decompositions(FURTHER)}
+    table = {**core_aten_decompositions(), **get_decompositions(FURTHER), **DECOMPOSED}
     return {op: (_name(op), rule) for op, rule in table.items()}
 
 

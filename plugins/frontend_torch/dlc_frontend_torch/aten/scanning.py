@@ -24,7 +24,8 @@ def cumprod(c: Call, x: Node, dim: int, *, dtype: Any = None) -> Node:
 
 @aten("logcumsumexp")
 def logcumsumexp(c: Call, x: Node, dim: int) -> Node:
-    return _along(c, std.cumlogsumexp, x, dim)
+    """The running sums are in float64, as torch's: exponentials of their differences need them precise."""
+    return c.cast(_along(c, std.cumlogsumexp, c.cast(x, "float64"), dim), x.dtype)
 
 
 def _along(c: Call, op: Callable[..., Node], x: Node, dim: int) -> Node:
