@@ -21,8 +21,7 @@ from dlc_frontend_torch.registry import CONVERTERS
 assert _converters
 
 FURTHER = (torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.batch_norm_backward.default)
-"""Operators that torch can decompose, which its table for Core ATen lacks, and for which there is no converter.
-"""
+"""Operators without a converter that torch can decompose, and that its table for Core ATen lacks."""
 
 
 def for_export(custom: Container[str] = ()) -> Any:

@@ -110,8 +110,14 @@ def flash_attention(
         return _attention(c, query, key, value, mask, is_causal, factor), None
     q, k, v = (_wide(c, each) for each in (query, key, value))
     scores = _scores(c, q, k, attn_mask, is_causal, factor)
-    logsumexp = std.reduce_logsumexp(scores, axes=(-1,))
-    made = std.matmul(_weights(c, scores, logsumexp), v)
+    top = std.reduce_max(scores, axes=(-1,), keepdims=True)
+    empty = std.equal(top, c.const(-math.inf, top.dtype))
+    # Differences from the largest score are precise where their exponentials are large.
+    exponentials = std.exp(std.sub(scores, std.where(empty, c.const(0, top.dtype), top)))
+    total = std.reduce_sum(exponentials, axes=(-1,), keepdims=True)
+    divisor = std.where(empty, c.const(1, total.dtype), total)
+    made = std.div(std.matmul(exponentials, v), divisor)
+    logsumexp = std.squeeze(std.add(top, std.log(divisor)), axes=(-1,))
     return c.cast(made, query.dtype), c.cast(logsumexp, c.dtype_of(c.value[1]))
 
 

@@ -154,7 +154,7 @@ def masked_scatter(c: Call, x: Node, mask: Node, source: Node) -> Node:
         return c.broadcast(x, shape)
     number = std.cumsum(c.cast(flags, "int64"), axis=0, exclusive=True)
     at = std.where(flags, number, c.const(0, "int64"))  # inside the source
-    found = std.gather(c.reshape(source, (elements(source.shape),)), at, axis=0)
+    found = std.gather(with_some(c.reshape(source, (elements(source.shape),))), at, axis=0)
     values = c.reshape(c.broadcast(x, shape), (elements(shape),))
     return c.reshape(std.where(flags, found, values), shape)
 
@@ -162,6 +162,14 @@ def masked_scatter(c: Call, x: Node, mask: Node, source: Node) -> Node:
 @aten("masked_fill.Scalar masked_fill.Tensor")
 def masked_fill(c: Call, x: Node, mask: Node, value: Any) -> Node:
     return std.where(mask, c.tensor(value), x)
+
+
+def with_some(rows: Node) -> Node:
+    """The rows, and a further one if their number depends on data. Reads that are masked need one."""
+    if isinstance(rows.shape[0], int):
+        return rows
+    inner = (0,) * (len(rows.shape) - 1)
+    return std.pad(rows, pads=(0, *inner, 1, *inner))
 
 
 def is_one_element(shape: Sequence[Dim]) -> bool:

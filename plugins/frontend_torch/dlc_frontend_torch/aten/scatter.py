@@ -14,7 +14,7 @@ import numpy as np
 from dlc_core.graph.node import Node
 from dlc_core.ir.dtype import DType
 from dlc_core.op import std
-from dlc_frontend_torch.aten.indexing import is_one_element, places
+from dlc_frontend_torch.aten.indexing import is_one_element, places, with_some
 from dlc_frontend_torch.aten.slicing import elements, placed
 from dlc_frontend_torch.call import Call, Operand
 from dlc_frontend_torch.registry import aten
@@ -69,7 +69,7 @@ def _in_order(c: Call, x: Node, mask: Node, values: Node) -> Node:
     inner = tuple(x.shape[rank:])
     rows = c.broadcast(values, (values.shape[0], *inner))
     at = std.where(flags, number, c.const(0, "int64"))  # inside the values
-    found = c.reshape(std.gather(rows, at, axis=0), x.shape)
+    found = c.reshape(std.gather(with_some(rows), at, axis=0), x.shape)
     return std.where(c.reshape(flags, (*mask.shape, *(1,) * len(inner))), found, x)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dlc_frontend_torch.decomposed import bags, choices, contractions, distances, grids
+from dlc_frontend_torch.decomposed import bags, choices, contractions, distances, fractions, grids, normal
 from dlc_frontend_torch.decomposed.table import TABLE
 
-_REGISTERED = (bags, choices, contractions, distances, grids)
+_REGISTERED = (bags, choices, contractions, distances, fractions, grids, normal)
 
 DECOMPOSED: dict[Any, Callable[..., Any]] = TABLE
 """Decompositions by operator."""

@@ -73,22 +73,13 @@ def embedding_bag_backward(
     grad: Any, indices: Any, offsets: Any, bag: Any, size: Any, largest: Any, num_weights: Any,
     scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Any, padding_idx: int = -1,
 ) -> Any:  # fmt: skip
-    """The gradient of the table, dense."""
-    if sparse:
+    """The gradient of the table. Sparse ones stay in torch. So do those scaled by frequency: torch takes the
+    frequencies of other indices there.
+    """
+    if sparse or scale_grad_by_freq:
         return NotImplemented
     if bag.shape[0] != indices.shape[0]:
         bag = _bag_of_each(offsets, indices.shape[0])
-    return embedding_bag_dense_backward(
-        grad, indices, bag, size, largest, num_weights, scale_grad_by_freq, mode, per_sample_weights,
-        padding_idx,
-    )  # fmt: skip
-
-
-@decomposes("_embedding_bag_dense_backward")
-def embedding_bag_dense_backward(
-    grad: Any, indices: Any, bag: Any, size: Any, largest: Any, num_weights: Any, scale_grad_by_freq: bool,
-    mode: int, per_sample_weights: Any, padding_idx: int = -1,
-) -> Any:  # fmt: skip
     values = wide(grad)
     zeros = values.new_zeros((num_weights, grad.shape[1]))
     if mode == MAX:
@@ -99,9 +90,6 @@ def embedding_bag_dense_backward(
     rows = values[bag]
     if per_sample_weights is not None:
         rows = rows * wide(per_sample_weights).unsqueeze(1)
-    if scale_grad_by_freq:
-        number = _sums(torch.ones_like(indices), indices, num_weights)
-        rows = rows / number[indices].unsqueeze(1)
     rows = torch.where((indices != padding_idx).unsqueeze(1), rows, 0)
     return zeros.index_add(0, indices, rows).to(grad.dtype)
 

@@ -13,8 +13,8 @@ from dlc_frontend_torch.decomposed.table import decomposes
 
 @decomposes("mode")
 def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
-    """The most frequent element, the smallest one of several, and the index of its last occurrence: the end of
-    the longest run of the sorted elements.
+    """The most frequent element, the smallest one of several, and the index of its last occurrence, which
+    ends the longest run of the sorted elements.
     """
     if not x.dim():
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)

@@ -67,7 +67,7 @@ def _padded(at: Any, size: Any, padding: int, corners: bool) -> tuple[Any, Any]:
 
 
 def _cubic(t: Any) -> tuple[list[Any], list[Any]]:
-    """The weights of four elements around a point, and their derivatives by t, the distance from the second."""
+    """The weights of four elements, and their derivatives by t, the distance of a point from the second."""
     a = -0.75
 
     def far(x: Any) -> tuple[Any, Any]:
@@ -107,8 +107,8 @@ def _axis(coordinate: Any, size: Any, mode: int, padding: int, corners: bool) ->
 
 
 def _axes(sizes: Sequence[Any], grid: Any, mode: int, padding: int, corners: bool) -> list[Axis]:
-    """The axes of the input, [samples, points] each, in float64: an element is read whose distance from a point
-    is the weight of another one. The last coordinate of the grid is that of the first axis.
+    """The axes of the input, [samples, points] each, in float64, because weights are small differences of
+    positions. The last coordinate of the grid is that of the first axis.
     """
     flat = grid.double().flatten(1, -2)
     return [

@@ -13,11 +13,14 @@ TABLE: dict[Any, Callable[..., Any]] = {}
 
 
 def decomposes(names: str) -> Callable[[F], F]:
-    """Register a decomposition of the default overloads of operators of `aten`, separated by spaces."""
+    """Register a decomposition of overloads of `aten`, separated by spaces. A name without an overload stands
+    for `.default`.
+    """
 
     def register(function: F) -> F:
         for name in names.split():
-            TABLE[getattr(torch.ops.aten, name).default] = function
+            operator, _, overload = name.partition(".")
+            TABLE[getattr(getattr(torch.ops.aten, operator), overload or "default")] = function
         return function
 
     return register

@@ -191,10 +191,10 @@ class Part:
             return lambda arguments, results: take(results)
         size = source.meta.get("val") if isinstance(source, torch.fx.Node) else source
         if isinstance(size, torch.SymInt):
-            if not all(self._sizes.knows(symbol) for symbol in size.node.expr.free_symbols):
-                error = UnsupportedError(f"the size {size}, which depends on data, is a result")
-                raise Unsupported([(source, error)], error)
-            return lambda arguments, results: self._sizes.value(size, arguments)
+            if all(self._sizes.knows(symbol) for symbol in size.node.expr.free_symbols):
+                return lambda arguments, results: self._sizes.value(size, arguments)
+            take = self._computed(std.dims_tensor(dims=(importer.symbols.dim(size),)))  # data decide it
+            return lambda arguments, results: int(take(results))
         return lambda arguments, results: size
 
     def _in_order(self, index: int, argument: torch.Tensor) -> torch.Tensor:
