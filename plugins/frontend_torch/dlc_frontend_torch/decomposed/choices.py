@@ -1,4 +1,4 @@
-"""Elements chosen by data: the most frequent one, and the gradient of those that a mask places."""
+"""Elements chosen by data: the most frequent one, and the gradient of those that a mask puts in place."""
 
 from __future__ import annotations
 

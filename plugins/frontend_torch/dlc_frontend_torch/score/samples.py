@@ -32,7 +32,7 @@ def operators() -> dict[str, Any]:
     """The OpInfos by name. A variant's name follows a dot: "div.floor_rounding"."""
     from torch.testing._internal import common_methods_invocations as invocations
 
-    # torch.compile does not capture setting a seed. Who calls a sample sets it before.
+    # torch.compile does not capture setting a seed. The caller of a sample sets it.
     invocations.wrapper_set_seed = _called
     return {f"{info.name}.{info.variant_test_name}".rstrip("."): info for info in invocations.op_db}
 
