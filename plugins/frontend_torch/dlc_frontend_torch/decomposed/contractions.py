@@ -15,7 +15,7 @@ def trilinear(
     x: Any, y: Any, z: Any, expand_x: Sequence[int], expand_y: Sequence[int], expand_z: Sequence[int],
     summed: Sequence[int], unroll_dim: int = 1,
 ) -> Any:  # fmt: skip
-    """The product of x, y and z, which get dims at the positions `expand`, summed over `summed`: two GEMMs."""
+    """The product of x, y and z, which get dims at the positions `expand`, summed over `summed`."""
     rank = x.dim() + len(expand_x)
     terms = [
         [axis for axis in range(rank) if axis not in {each % rank for each in expand}]
