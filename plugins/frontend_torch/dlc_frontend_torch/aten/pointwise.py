@@ -244,3 +244,10 @@ def addcdiv(c: Call, x: Node, a: Node, b: Node, *, value: Any = 1) -> Node:
 @converter("prims.convert_element_type")
 def convert_element_type(c: Call, x: Node, *_: Any) -> Node:
     return c.cast(x, c.dtype)
+
+
+@converter("prims.fma")
+def fma(c: Call, a: Operand, b: Operand, x: Operand) -> Node:
+    """a b + x with one rounding: float64 holds the product of two narrower numbers."""
+    kind = "float64" if c.dtype.is_float else c.dtype
+    return c.cast(std.add(std.mul(c.tensor(a, kind), c.tensor(b, kind)), c.tensor(x, kind)), c.dtype)

@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dlc_frontend_torch.decomposed import bags, choices, contractions, distances, fractions, grids, normal
+from dlc_frontend_torch.decomposed import (
+    bags,
+    choices,
+    contractions,
+    distances,
+    fractions,
+    grids,
+    lists,
+    normal,
+)
 from dlc_frontend_torch.decomposed.table import TABLE
 
-_REGISTERED = (bags, choices, contractions, distances, fractions, grids, normal)
+_REGISTERED = (bags, choices, contractions, distances, fractions, grids, lists, normal)
 
 DECOMPOSED: dict[Any, Callable[..., Any]] = TABLE
 """Decompositions by operator."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from dlc_frontend_torch.score.comparing import difference
 from dlc_frontend_torch.score.judging import Mark, Options, failure
 from dlc_frontend_torch.score.results import CRASHED, RANDOM, REFUSED, RIGHT, WRONG, Outcome
 from dlc_frontend_torch.score.samples import SEED, Case, cases
+from dlc_frontend_torch.score.tracing import called, traced
 
 
 def outcomes(
@@ -33,8 +35,16 @@ def outcomes(
                 mark(dtype, case.index)
                 made = _outcome(info, case, options)
                 if made is not None:
-                    found.append(made)
+                    found.append(replace(made, called=_called(case)))
     return found
+
+
+def _called(case: Case) -> tuple[str, ...]:
+    """The operators that the sample calls; none if torch cannot trace it."""
+    try:
+        return tuple(dict.fromkeys(str(each) for each in called(traced(case))))
+    except Exception:  # noqa: BLE001 (many kinds)
+        return ()
 
 
 def _outcome(info: Any, case: Case, options: Options) -> Outcome | None:
