@@ -22,11 +22,12 @@ def _norm(x: Any, order: Any = 2, dtype: Any = None) -> Any:
     return torch.linalg.vector_norm(x, order, dtype=dtype)
 
 
-_SAME = tuple(
-    "abs acos add asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp expm1 floor frac lerp lgamma log "
-    "log10 log1p log2 max maximum minimum mul neg pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan "
-    "tanh trunc".split()
-)
+_SAME = (
+    "abs", "acos", "add", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh", "div", "erf",
+    "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "max",
+    "maximum", "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin",
+    "sinh", "sqrt", "sub", "tan", "tanh", "trunc",
+)  # fmt: skip
 """Operators on lists whose operator on a tensor has the same name and the same arguments."""
 _OTHERS: dict[str, Callable[..., Any]] = {"addcdiv": _addcdiv, "addcmul": _addcmul, "norm": _norm}
 
