@@ -49,3 +49,26 @@ def test_inputs_in_another_order_of_dims():
 
     x, w = torch.randn(2, 3, 4).permute(0, 2, 1), torch.randn(3, 5).T
     torch.testing.assert_close(torch.compile(f, backend="dlc")(x, w), f(x, w))
+
+
+MUTATED = {
+    "first_row": lambda x: (y := x * 2, y[0]),
+    "same_output": lambda x: (y := x * 2, y.view(-1), y),
+    "equal_values": lambda x: (x * 2, x * 2),
+    "clones": lambda x: (x.clone(), x.clone(), x),
+    "views_of_one_base": lambda x: ((y := x + 1).view(-1), y[0]),
+    "zeros": lambda x: (x.new_zeros(3), x.new_zeros(3)),
+}
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", MUTATED)
+def test_outputs_share_memory_as_in_eager(name, gradients):
+    f, x = MUTATED[name], torch.randn(3, 4, requires_grad=gradients)
+    found = []
+    for g in (f, torch.compile(f, backend="dlc")):
+        results = [each.detach() for each in g(x.detach().clone().requires_grad_(gradients))]
+        results[-1].zero_()
+        found.append(results)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one.ne(0), other.ne(0))

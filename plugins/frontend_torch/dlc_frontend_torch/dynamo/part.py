@@ -28,7 +28,7 @@ from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.dynamo.drawing import Draw
 from dlc_frontend_torch.dynamo.options import Options
 from dlc_frontend_torch.dynamo.sizes import Sizes
-from dlc_frontend_torch.dynamo.views import Views, base_of, permutation
+from dlc_frontend_torch.dynamo.views import Views, base_of, permutation, shared_bases
 from dlc_frontend_torch.guards import unknown_conditions
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
@@ -142,6 +142,9 @@ class Part:
         sources = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         given = {node: index for index, node in enumerate(places)}
         made = results if isinstance(results, tuple) else (results,)
+        self._shared = shared_bases(sources, places)
+        self._makers: dict[Node | Complex, Any] = {}
+        """The node of torch's graph that has the memory of a result."""
         self._outputs = [
             self._output(source, value, given, importer) for source, value in zip(sources, made, strict=True)
         ]
@@ -171,7 +174,7 @@ class Part:
         self, source: Any, value: Any, given: Mapping[Any, int], importer: Importer
     ) -> Callable[..., Any]:
         """How an output is found from the arguments and the results of a call."""
-        base, steps = base_of(source)
+        base, steps = base_of(source, self._shared)
         if steps:
             try:
                 view = Views(steps, self._sizes)
@@ -188,6 +191,9 @@ class Part:
                 kept = as_tensor(value.attrs["value"].data, value.dtype).clone()
                 return lambda arguments, results: kept.clone()
             take = self._computed(value)
+            if self._makers.setdefault(value, source) is not source:
+                # dlc computes equal values once. In torch they have memory of their own.
+                return lambda arguments, results: take(results).clone()
             return lambda arguments, results: take(results)
         size = source.meta.get("val") if isinstance(source, torch.fx.Node) else source
         if isinstance(size, torch.SymInt):

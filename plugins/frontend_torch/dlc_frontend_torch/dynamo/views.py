@@ -7,7 +7,8 @@ size, strides and offset of the tensor that the graph returns. So these must be 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
@@ -15,19 +16,33 @@ import torch
 from dlc_frontend_torch.dynamo.sizes import Sizes
 
 
-def base_of(node: Any) -> tuple[Any, list[Any]]:
+def base_of(node: Any, shared: Container[Any] = ()) -> tuple[Any, list[Any]]:
     """The node that a view is one of, and the view operators from there on, in order.
 
-    The list is empty if the node is no view, or one whose tensor begins with its base's memory and is
-    contiguous: that can be computed as any other result.
+    The list is empty if the node is no view. It is also empty if its tensor begins with its base's memory and
+    is contiguous, and its base is not `shared`: that can be computed as any other result.
     """
-    if not isinstance(node, torch.fx.Node) or _is_plain(node.meta.get("val")):
+    if not isinstance(node, torch.fx.Node):
+        return node, []
+    if _is_plain(node.meta.get("val")) and _root(node) not in shared:
         return node, []
     steps = []
     while _is_view(node):
         steps.append(node)
         node = node.args[0]
     return node, steps[::-1]
+
+
+def shared_bases(sources: Sequence[Any], places: Sequence[Any]) -> set[Any]:
+    """The nodes whose memory several outputs have, or an output and an input."""
+    roots = [_root(each) for each in dict.fromkeys(sources) if isinstance(each, torch.fx.Node)]
+    return {*places, *(root for root, count in Counter(roots).items() if count > 1)}
+
+
+def _root(node: Any) -> Any:
+    while _is_view(node):
+        node = node.args[0]
+    return node
 
 
 def _is_view(node: Any) -> bool:
@@ -107,4 +122,4 @@ class Views:
         return self._sizes.value(given, arguments) if isinstance(given, torch.SymInt) else given
 
 
-__all__ = ["Views", "base_of", "permutation"]
+__all__ = ["Views", "base_of", "permutation", "shared_bases"]
