@@ -13,6 +13,7 @@ import pytest
 
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import DType
+from dlc_core.runtime.call.arrays import as_host
 from dlc_core.runtime.memory import dlpack
 
 
@@ -132,3 +133,27 @@ sys.kept = np.from_dlpack(Exporter()), Exporter().__dlpack__()
 """
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+class Lazy:
+    """Tensors of some libraries are negated when they are read."""
+
+    def is_neg(self):
+        return True
+
+    def __dlpack__(self, **_):
+        return dlpack.export(None, 0, (0,), DType("float32"))
+
+
+class Nowhere:
+    def __dlpack_device__(self):
+        raise ValueError("Unknown device type")
+
+    def __dlpack__(self, **_):
+        return None
+
+
+@pytest.mark.parametrize(("source", "text"), [(Lazy(), "lazily negated"), (Nowhere(), "no device of DLPack")])
+def test_arrays_without_readable_memory_are_refused(source, text):
+    with pytest.raises(UsageError, match=f"input 'x': .* {text}"):
+        as_host(source, "input 'x'")

@@ -133,7 +133,10 @@ def as_host(value: Any, what: str, expected: DType | None = None) -> np.ndarray[
         )
         raise UsageError(f"{what} is {name}, not an array", hint=hint)
     elif hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
-        array = dlpack.from_dlpack(value)
+        try:
+            array = dlpack.from_dlpack(value)
+        except UsageError as error:
+            raise UsageError(f"{what}: {error.what}", why=error.why, hint=error.hint) from None
     elif hasattr(value, "__array_interface__") or hasattr(value, "__array__") or _is_buffer(value):
         try:
             array = np.asarray(value)

@@ -198,11 +198,26 @@ def _capsule_of(source: Any) -> Any:
         return source.__dlpack__()
 
 
+def _is_lazily_negated(source: Any) -> bool:
+    """Whether an object says so by a method `is_neg`, as tensors of some libraries do."""
+    told = getattr(source, "is_neg", None)
+    return callable(told) and told() is True
+
+
 def from_dlpack(source: Any) -> np.ndarray[Any, Any]:
     """A view of the host memory of an object with `__dlpack__`. Raises UsageError if the object cannot export
     it.
     """
-    kind = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else CPU
+    if _is_lazily_negated(source):
+        raise UsageError(
+            f"a {type(source).__name__} is lazily negated",
+            why="its memory has the values of the opposite sign, which DLPack does not tell",
+            hint="convert it, by resolve_neg()",
+        )
+    try:
+        kind = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else CPU
+    except (BufferError, RuntimeError, ValueError, TypeError) as error:
+        raise UsageError(f"a {type(source).__name__} is on no device of DLPack", why=str(error)) from None
     if int(kind[0]) not in HOST_TYPES:
         raise UsageError(
             f"the array is on a device (DLPack type {int(kind[0])})", hint="copy it to the host first"

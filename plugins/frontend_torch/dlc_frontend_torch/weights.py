@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dlc_core.diag import UnsupportedError
+from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import Node, constant
 from dlc_core.ir.dtype import DType
 from dlc_frontend_torch.complex_value import Complex
@@ -28,6 +28,10 @@ def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if kind is None:
         raise UnsupportedError(f"a tensor of {name_of(tensor.dtype)}")
     plain = tensor.detach()
+    if plain.device.type == "meta":
+        raise UsageError(
+            "a tensor on the device meta has no data", hint="module.to_empty(device='cpu'), then load it"
+        )
     if plain.device.type != "cpu":
         plain = plain.cpu()
     plain = plain.contiguous()

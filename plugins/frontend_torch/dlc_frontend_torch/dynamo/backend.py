@@ -15,6 +15,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 
+from dlc_core.diag import UsageError
 from dlc_frontend_torch.decompositions import for_autograd
 from dlc_frontend_torch.dynamo.graph import CompiledGraph
 from dlc_frontend_torch.dynamo.options import Options
@@ -51,7 +52,20 @@ def _compile(module: torch.fx.GraphModule, inputs: Sequence[Any], *, kind: str, 
     metadata = None if context is None else context.fw_metadata
     static = () if metadata is None or kind != "inference" else tuple(metadata.static_input_indices)
     del inputs
+    _check_devices(module)
     return make_boxed_func(CompiledGraph(module, kind, static if options.freeze else (), options))
+
+
+def _check_devices(module: torch.fx.GraphModule) -> None:
+    """Raise UsageError for tensors that are not in the memory of the host."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            raise UsageError(
+                f"the input {node.name!r} of a graph is on the device {value.device}",
+                why="backend 'dlc' takes tensors of the CPU, for every target",
+                hint="move the module and its inputs: .to('cpu')",
+            )
 
 
 __all__ = ["backend"]
