@@ -11,7 +11,8 @@ import pytest
 
 from dlc_core import te
 from dlc_core.decisions import DECISIONS, Choice, forced
-from dlc_core.ir.expr import Var, const_value, logical_and
+from dlc_core.ir.expr import Call, Var, const_value, logical_and, post_order
+from dlc_core.schedule.rules.analysis import loads_of
 from dlc_core.schedule.rules.cpu.heuristics import LOOPS
 from dlc_core.target import Description
 from dlc_core.testing.schedules import check_schedule, schedule_for
@@ -184,6 +185,19 @@ def test_constant_weights_are_packed_when_compiled_and_others_in_the_kernel():
     (copy,) = [block for block in block_list(free.body) if "w" in block.name]
     assert copy.init is None
     assert not any("w" in block.name for block in block_list(constant.body))
+
+
+@pytest.mark.parametrize("filters", [20, 64, 70, 200])
+def test_copies_of_weights_have_no_tests(filters):
+    """Padding of the last panel is a nest of its own, so that shuffles transpose all weights."""
+    func = conv(24, filters, (3, 7), (1, 1), constant=False)
+    with forced("gemm.columns=transposed"):
+        found = check_schedule(func, MACHINES["wide"])
+    copies = [block for block in block_list(found.body) if block.name.startswith("w_")]
+    loads = [load for block in copies for load in loads_of(block)]
+    assert {load.buffer.name for load in loads} == {"w"}
+    values = [each for block in copies for each in post_order(block.body.value)]
+    assert not any(isinstance(each, Call) and each.name == "if_then_else" for each in values)
 
 
 def test_rows_of_windows_are_outermost_so_that_one_test_skips_them():

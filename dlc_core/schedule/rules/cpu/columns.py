@@ -29,6 +29,7 @@ from dlc_core.schedule.rules.cpu.core import L2, Core
 from dlc_core.schedule.rules.cpu.dots import has_plain_indices, is_constant
 from dlc_core.schedule.rules.cpu.gemm_decisions import COLUMNS
 from dlc_core.schedule.rules.cpu.heuristics import GEMM, LOOPS
+from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.panels import NestHandles
 from dlc_core.schedule.rules.cpu.register_tile import choose, step_cycles
 from dlc_core.schedule.rules.cpu.transpose import SHUFFLE
@@ -89,15 +90,16 @@ def _cycles(func: PrimFunc, found: Contraction, machine: Machine, lanes: int, pa
     points = math.prod(_size(a) for a in found.block.axes if a.kind != "reduce")
     tile = choose(rows, columns, lanes, machine.registers, rates=rates)
     strided = not packed and const_value(found.rhs.factors[found.n.var]) != 1
-    # The elements of a strided vector are loaded and inserted one by one. Units are narrower than registers.
-    elements = lanes * facts.vector_units / facts.fma_per_cycle if strided else 0
+    # Units may be narrower than registers.
+    unit = facts.vector_units / facts.fma_per_cycle
     cycles, moves = 0.0, 0.0
     for count, height in _parts(rows, tile.rows):
         moves += count * columns * _transposition(height, lanes, machine)
-        for number, vectors in _panels(columns, tile.vectors, lanes, packed):
+        for number, vectors, share in _panels(columns, tile.vectors, lanes, unit, packed):
             spilled = max(0, (height + 1) * vectors + 1 - machine.registers)
-            inserted = elements * vectors
-            cycles += count * number * step_cycles(height, vectors, rates, inserted + 2 * spilled, inserted)
+            # The elements of a strided vector are loaded and inserted one by one.
+            inserted = lanes * unit * share if strided else 0.0
+            cycles += count * number * step_cycles(height, share, rates, inserted + 2 * spilled, inserted)
     cycles *= points / (rows * columns) * math.prod(map(_size, found.k))
     if packed:
         cycles += points / (rows * columns) * moves / rates.loads_per_cycle
@@ -107,20 +109,14 @@ def _cycles(func: PrimFunc, found: Contraction, machine: Machine, lanes: int, pa
 
 
 def _copy_cycles(found: Contraction, lanes: int, machine: Machine) -> float:
-    """Predict the cycles of packing the right-hand side in the kernel, which writes it and reads it again.
-
-    Whole vectors of columns are transposed by shuffles. The elements of a tail, which has padding, are loaded
-    one by one.
-    """
+    """Predict the cycles of packing the right-hand side in the kernel, which writes it and reads it again."""
     core = Core.of(machine.description, 1)
     buffer, columns = found.rhs.load.buffer, _size(found.n)
     elements, size = const_value(buffer.num_elements()) or 0, bytes_of(buffer) or 0
-    vectors, tail = divmod(columns, lanes)
-    instructions = vectors * _transposition(lanes, lanes, machine) + (2 * lanes if tail else 0)
-    cycles = core.products(elements / columns * instructions / core.rates.loads_per_cycle)
+    instructions = elements / columns * _transposition(columns, lanes, machine)
     fits = 2 * size <= core.l2_bytes
     bandwidth = core.bytes_per_cycle[L2] if fits else core.single_core_memory_bandwidth
-    return cycles + 2 * size / bandwidth
+    return core.products(instructions / core.rates.loads_per_cycle) + 2 * size / bandwidth
 
 
 def _size(axis: IterVar) -> int:
@@ -139,13 +135,26 @@ def _powers(number: int) -> Iterator[int]:
     yield from (1 << bit for bit in range(number.bit_length()) if number >> bit & 1)
 
 
-def _panels(columns: int, vectors: int, lanes: int, packed: bool) -> Iterator[tuple[int, int]]:
-    """Yield the number of panels of each width, in vectors. Tails of packed columns are whole vectors."""
+def _panels(
+    columns: int, vectors: int, lanes: int, unit: float, packed: bool
+) -> Iterator[tuple[int, int, float]]:
+    """Yield the number of panels of each width, their vectors, and the whole vectors that take as long.
+
+    A tail of packed columns has whole vectors, another one has narrower ones. A vector takes at least the
+    part of a register that a `unit` computes at once.
+    """
     full, rest = divmod(columns, vectors * lanes)
     if full:
-        yield full, vectors
-    if rest:
-        yield 1, -(-rest // lanes) if packed else vectors_of(rest, lanes)
+        yield full, vectors, vectors
+    if rest and packed:
+        yield 1, -(-rest // lanes), -(-rest // lanes)
+    elif rest:
+        yield 1, vectors_of(rest, lanes), _whole_vectors(rest, lanes, unit)
+
+
+def _whole_vectors(columns: int, lanes: int, unit: float) -> float:
+    """The whole vectors that take as long as those of `vectorize_columns`, which become narrower."""
+    return columns // lanes + sum(max(unit, size / lanes) for size in _powers(columns % lanes))
 
 
 def _transposition(rows: int, lanes: int, machine: Machine) -> float:
@@ -195,6 +204,37 @@ def _rows_of_windows(found: Contraction) -> list[IterVar]:
     return [a for a in found.k if a.var in across and const_value(found.lhs.factors[a.var]) != 1]
 
 
+def schedule_packing(s: Schedule, copy: BlockRV, panel: int, columns: int, machine: Machine) -> None:
+    """Schedule the copy of a right-hand side into panels; `panel` is the dim of panels, the last dim has
+    their columns.
+
+    The last panel and its padding are nests of their own if there is padding. No nest then has tests, so that
+    shuffles transpose the elements.
+    """
+    order = s.get_loops(copy)
+    width = const_value(s.extent(order[-1])) or 1
+    full, rest = divmod(columns, width)
+    nests = [(copy, order)]
+    if rest:
+        others = [loop for loop in order[:-1] if loop != order[panel]]
+        if full:
+            s.reorder(order[panel], order[-1], *others)
+            end = s.partition(order[panel], [full])[1]
+            s.decide(order[panel])
+            nests.append((end[copy], [end[loop] for loop in order]))
+        block, loops = nests[-1]
+        s.reorder(loops[-1], loops[panel], *(loop for loop in loops[:-1] if loop != loops[panel]))
+        padding = s.partition(loops[-1], [rest])[1]
+        for loop in (loops[-1], padding.loop):
+            s.decide(loop)
+        zeros = [padding[loop] for loop in loops]
+        s.reorder(*zeros)
+        vectorize_columns(s, zeros[-1], machine.lanes(s.get(block).writes[0].buffer.dtype.bits))
+    for block, loops in nests:
+        s.reorder(*loops)
+        schedule_map(s, block, machine)
+
+
 def store_transposed(s: Schedule, names: NestHandles, machine: Machine, lanes: int) -> bool:
     """Store a tile of accumulators in vectors of rows, which are read from a copy of the tile.
 
@@ -215,4 +255,4 @@ def store_transposed(s: Schedule, names: NestHandles, machine: Machine, lanes: i
     return True
 
 
-__all__ = ["choose_columns", "move_columns", "store_transposed"]
+__all__ = ["choose_columns", "move_columns", "schedule_packing", "store_transposed"]

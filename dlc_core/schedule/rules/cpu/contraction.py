@@ -34,7 +34,7 @@ from dlc_core.schedule.rules.analysis import (
     points_of,
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
-from dlc_core.schedule.rules.cpu.columns import choose_columns, move_columns
+from dlc_core.schedule.rules.cpu.columns import choose_columns, move_columns, schedule_packing
 from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
 from dlc_core.schedule.rules.cpu.gemm_decisions import COLUMNS, GEMM_DECISIONS
@@ -287,7 +287,9 @@ class ContractionScheduler(TileNest):
         s.transform_layout(self.block, buffer.name, IndexMap.of(packed, len(order)), pad_value=0)
         self.packed = next(r.buffer for r in s.get(self.block).reads if r.buffer.name == buffer.name)
         if copy is not None:
-            schedule_map(s, copy, self.machine)
+            size = const_value(found.rhs.load.buffer.shape[columns])
+            assert size is not None
+            schedule_packing(s, copy, len(lead), size, self.machine)
 
     # Loops
 

@@ -21,10 +21,10 @@ class Tile:
 
 
 def step_cycles(
-    rows: int, vectors: int, rates: Rates, more_loads: float = 0.0, shuffles: float = 0.0
+    rows: int, vectors: float, rates: Rates, more_loads: float = 0.0, shuffles: float = 0.0
 ) -> float:
     """Cycles of one K step of a tile, with `more_loads` than one for each vector and for each broadcast, and
-    with `shuffles`, which occupy the units of multiply-adds.
+    with `shuffles`, which occupy the units of multiply-adds. `vectors` may be a fraction for narrow ones.
     """
     arithmetic = (rows * vectors + shuffles) / rates.fma_per_cycle
     loads = (rows + vectors + more_loads) / rates.loads_per_cycle
