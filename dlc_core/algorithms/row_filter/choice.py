@@ -59,17 +59,14 @@ def choose_form(
     return choose_tile(FORM, direct_cycles(window, core), costs, growth, where=window, spans=spans)
 
 
-def choose_strip(width: int, points: int, outputs: int, core: Core) -> int:
-    """Choose the columns per strip of a kernel."""
-    best, capacity = strip_of(width, points, outputs, core), ROW_FILTER.l1_fraction * core.caches[0]
+def choose_strip(width: int, points: int, outputs: int, steps: int, core: Core) -> int:
+    """Choose the columns per strip of a kernel; see `strip_of`."""
+    best = strip_of(width, points, outputs, steps, core)
 
     def refused(size: int) -> str:
-        kept = points * size * outputs * FLOAT
-        return (
-            f"L1 does not hold products of {bytes_text(kept)}"
-            if kept > capacity
-            else "its register tiles are slower"
-        )
+        if not _fits_l1(points, size, outputs, core):
+            return f"L1 does not hold products of {bytes_text(points * size * outputs * FLOAT)}"
+        return "its register tiles are slower, or read the weights more often"
 
     return STRIP.pick(
         best,
@@ -80,18 +77,33 @@ def choose_strip(width: int, points: int, outputs: int, core: Core) -> int:
 
 
 @cached(maxsize=1024)
-def strip_of(width: int, points: int, outputs: int, core: Core) -> int:
-    """Return the columns per strip: a divisor of all columns, in whole tiles.
+def strip_of(width: int, points: int, outputs: int, steps: int, core: Core) -> int:
+    """Return the columns per strip: a divisor of all columns, in whole tiles, for the fewest cycles.
 
-    The products of all points of a strip fit in L1; of such widths, the one with the best register tiles is
-    taken.
+    `steps` are those of K for each point.
     """
-    fitting = [
-        size
-        for size in strips(width)
-        if points * size * outputs * FLOAT <= ROW_FILTER.l1_fraction * core.caches[0]
-    ]
-    return min(fitting, key=lambda size: (_products(width, size, outputs, core), -size), default=width)
+    costs = {size: strip_cycles(width, size, points, outputs, steps, core) for size in strips(width)}
+    return min(costs, key=lambda size: (costs[size], -size))
+
+
+def strip_cycles(width: int, strip: int, points: int, outputs: int, steps: int, core: Core) -> float:
+    """Cycles of the products of a row of tiles in strips.
+
+    Every register tile reads the weights of its columns from beyond L1. Products that L1 does not hold are
+    written there and read again.
+    """
+    rows = choose(strip, outputs, core.lanes, core.registers, rates=core.rates).rows
+    vectors = -(-outputs // core.lanes)
+    weights = width // strip * -(-strip // rows) * vectors * core.lanes * FLOAT
+    moved = 0 if _fits_l1(points, strip, outputs, core) else 2 * width * outputs * FLOAT
+    beyond_l1 = core.bytes_per_cycle[1]
+    arithmetic = core.products(_products(width, strip, outputs, core))
+    return points * (steps * max(arithmetic, weights / beyond_l1) + moved / beyond_l1)
+
+
+def _fits_l1(points: int, strip: int, outputs: int, core: Core) -> bool:
+    """Whether L1 holds the products of all points of a strip."""
+    return points * strip * outputs * FLOAT <= ROW_FILTER.l1_fraction * core.caches[0]
 
 
 def strips(width: int) -> list[int]:
@@ -123,13 +135,13 @@ def filtered_cycles(layer: Window, tile: int, core: Core) -> float | None:
     if points > MAX_POINTS:
         return None
     made = matrices(tile, layer.stride, layer.rows)
-    strip = strip_of(layer.width, points, layer.outputs, core)
-    steps = points * layer.stride * layer.columns * layer.inputs
+    steps = layer.stride * layer.columns * layer.inputs
+    strip = strip_of(layer.width, points, layer.outputs, steps, core)
     across = ((layer.width - 1) * layer.stride + layer.columns) * layer.stride
-    kept = steps * layer.outputs + points * (across * layer.inputs + strip * layer.outputs)
+    kept = points * (steps * layer.outputs + across * layer.inputs + strip * layer.outputs)
     if kept * FLOAT > ROW_FILTER.l2_fraction * core.l2_bytes:
         return None
-    row = core.products(steps * _products(layer.width, strip, layer.outputs, core))
+    row = strip_cycles(layer.width, strip, points, layer.outputs, steps, core)
     # Storing and loading the products is added to the arithmetic on them.
     vectors = -(-layer.outputs // core.lanes)
     row += layer.width * vectors * (_factors(made.results) + 2 * points)

@@ -16,7 +16,7 @@ from dlc_core.algorithms.row_filter.choice import STRIP, choose_strip
 from dlc_core.algorithms.row_filter.op import STAGE
 from dlc_core.ir.expr import const_value
 from dlc_core.schedule.handles import LoopRV
-from dlc_core.schedule.rules.analysis import contraction_of, inline_epilogue
+from dlc_core.schedule.rules.analysis import contraction_of, inline_epilogue, points_of
 from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.contraction import ContractionScheduler
 from dlc_core.schedule.rules.cpu.core import Core
@@ -53,7 +53,7 @@ class RowFilterRule(FilteringRule):
 
         borders = s.get_producers(stage["inputs"])
         out = inline_epilogue(s, (*borders, *stage.values()), stage["results"])
-        strip = choose_strip(width, points, outputs, core)
+        strip = choose_strip(width, points, outputs, points_of(found.k) or 1, core)
         products = s.cache_write(stage["products"], 0, "local")
         batch, height, pixels, channel = s.get_loops(out)
         group, row = s.split(height, [None, tile])

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from dlc_core.algorithms.row_filter.choice import Window, direct_cycles, filtered_cycles, strip_of
+from dlc_core.algorithms.row_filter.choice import (
+    Window,
+    direct_cycles,
+    filtered_cycles,
+    strip_cycles,
+    strip_of,
+)
 from dlc_core.algorithms.row_filter.op import CONV, points_of
 from dlc_core.graph.node import param
 from dlc_core.ir.expr import Var
@@ -77,9 +83,16 @@ def test_costs_include_idle_threads():
     assert filtered_cycles(few, 4, replace(CORE, threads=2)) > filtered_cycles(few, 4, CORE)
 
 
-def test_strips_divide_the_row_and_fit_the_cache():
-    assert strip_of(112, 7, 64, CORE) == 14
-    assert 7 * strip_of(112, 7, 64, CORE) * 64 * 4 < CORE.caches[0]
-    assert strip_of(13, 7, 64, CORE) == 13
-    assert strip_of(13, 7, 256, CORE) == 1
-    assert strip_of(13, 7, 2048, CORE) == 13
+def test_strips_divide_the_row():
+    assert strip_of(112, 7, 64, 42, CORE) == 14
+    assert 7 * strip_of(112, 7, 64, 42, CORE) * 64 * 4 < CORE.caches[0]
+    assert strip_of(13, 7, 64, 160, CORE) == 13
+
+
+def test_products_leave_l1_if_narrow_strips_would_read_the_weights_more_often():
+    """Strips of one column fit in L1, but each of them reads all weights."""
+    assert strip_of(13, 7, 256, 160, CORE) == 13
+    assert strip_of(13, 7, 256, 1, CORE) == 1
+    assert strip_of(13, 7, 2048, 160, CORE) == 13
+    one, whole = (strip_cycles(13, size, 8, 128, 160, CORE) for size in (1, 13))
+    assert whole < 0.9 * one
