@@ -9,7 +9,7 @@ public names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from dlc_core.diag import ModelError, UsageError
+from dlc_core.diag import ModelError, UnsupportedError, UsageError
 from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import with_shapes
+from dlc_core.ir.expr import as_expr, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
+from dlc_core.passes.graph.dim_conditions import determined_dims
 from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.decompositions import for_export
@@ -129,6 +131,7 @@ def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:
     main = Function("main", tuple(params), body).with_attrs(**attrs)
     for _, error in unknown_conditions(main, importer.conditions):
         raise error
+    _check_numbers(places, symbols, main)
     return IRModule({"main": main}, {"source": "a torch program", "name": "program"})
 
 
@@ -146,6 +149,20 @@ def _with_reshapes(program: ExportedProgram) -> Iterator[None]:
     finally:
         for node in views:
             node.target = torch.ops.aten.view.default
+
+
+def _check_numbers(places: Sequence[Any], symbols: Symbols, main: Function) -> None:
+    """Raise UnsupportedError for arguments that are numbers of a call and no sizes of its tensors."""
+    known = determined_dims(main)
+    for place in places:
+        value = place.meta.get("val")
+        if isinstance(value, (torch.SymFloat, torch.SymBool)) or (
+            isinstance(value, torch.SymInt) and not known.issuperset(free_vars(as_expr(symbols.dim(value))))
+        ):
+            raise UnsupportedError(
+                f"the argument {place.name!r} is a number that may differ from call to call",
+                hint="give it as a tensor without dims, or export the program for one value of it",
+            )
 
 
 def _output_names(program: ExportedProgram) -> list[str]:

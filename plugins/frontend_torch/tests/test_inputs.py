@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import dlc_core as dlc
-from dlc_core.diag import DlcError, UsageError
+from dlc_core.diag import DlcError, UnsupportedError, UsageError
 
 
 @dataclasses.dataclass
@@ -167,3 +167,16 @@ def test_tensors_without_data_are_refused():
     program = torch.export.export(module, (torch.ones(1, 4, device="meta"),))
     with pytest.raises(DlcError, match="no data"):
         dlc.compile(program)
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x, n):
+        return x * n
+
+
+def test_numbers_that_differ_from_call_to_call_are_refused():
+    program = torch.export.export(Scaled(), (rows(), 5), dynamic_shapes=(None, torch.export.Dim.DYNAMIC))
+    with pytest.raises(UnsupportedError, match="argument 'n' is a number"):
+        dlc.compile(program)
+    exe = dlc.compile(Scaled(), example_inputs=(torch.ones(2), 5))
+    np.testing.assert_array_equal(exe(torch.ones(2)), [5, 5])

@@ -15,7 +15,7 @@ class Options:
     """How graphs are compiled.
 
     `target`, `precision`, `opt_level`, `config` and `num_threads` are those of `dlc.compile`; `num_threads`
-    None is torch's number of threads at the first call. `freeze`: parameters are constants of graphs that
+    None is torch's number of threads at each call. `freeze`: parameters are constants of graphs that
     need no gradients, packed once. Parameters that were changed since are noticed by torch's version counters
     and packed again; writes that these counters do not see, such as those through `tensor.data` or
     `tensor.numpy()`, need `freeze=False`. `fallback`: operators that dlc lacks run in torch; False makes
@@ -32,14 +32,18 @@ class Options:
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:
-        """Options by name. Raises UsageError for unknown ones."""
+        """Options by name. Raises UsageError for unknown ones, and for flags that are no bools."""
         known = [each.name for each in fields(Options)]
         unknown = [name for name in given or {} if name not in known]
         if unknown:
             raise UsageError(
                 f"backend 'dlc' has no option {unknown[0]!r}", hint=f"its options: {', '.join(known)}"
             )
-        return Options(**dict(given or {}))
+        made = Options(**dict(given or {}))
+        for name in ("freeze", "fallback"):
+            if not isinstance(getattr(made, name), bool):
+                raise UsageError(f"the option {name!r} is {getattr(made, name)!r}", hint="give True or False")
+        return made
 
 
 __all__ = ["Options"]

@@ -69,6 +69,8 @@ class Part:
         found = next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0]
         self.returns_tuple = isinstance(found, (list, tuple))
         self._exe: Executable | None = None
+        self._fixed_threads = bool(options.num_threads)
+        self._by_threads: dict[int, Executable] = {}
         if self._nodes:
             names = {"inputs": tuple(p.attrs["name"] for p in self._params)}
             names["outputs"] = tuple(f"output_{i}" for i in range(len(self._nodes)))
@@ -207,6 +209,16 @@ class Part:
         order = self._orders.get(index)
         return argument if order is None else argument.permute(order)
 
+    def _with_threads(self, exe: Executable) -> Executable:
+        """The executable with the threads that torch has now, unless the options give their number."""
+        count = 0 if self._fixed_threads else torch.get_num_threads()
+        if count in (0, exe.num_threads):
+            return exe
+        found = self._by_threads.get(count)
+        if found is None:
+            found = self._by_threads[count] = exe.with_threads(count)
+        return found
+
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """The outputs for tensors and ints."""
         results: list[torch.Tensor] = []
@@ -220,7 +232,7 @@ class Part:
                 else np.empty((self._sizes.symbol(next(carried), arguments), 0), np.bool_)
                 for index in self._inputs
             ]
-            made = self._exe(*arrays)
+            made = self._with_threads(self._exe)(*arrays)
             found = made if isinstance(made, tuple) else (made,)
             results = [as_tensor(array, kind) for array, kind in zip(found, self._kinds, strict=True)]
         outputs = tuple(find(arguments, results) for find in self._outputs)
