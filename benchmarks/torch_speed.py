@@ -11,9 +11,10 @@ then has `freezing`, and eager and inductor get images and weights in the channe
 guides recommend for CPUs.
 
 The sides alternate in one process, each with `torch.set_num_threads`. `/ best` is dlc's median divided by
-that of the faster of the others. Before, losses, gradients and outputs are compared with those of eager; the
-exit code is 1 if they differ. A first call begins before `torch.compile` and ends with the first result, or
-the first step; each has a new process with empty caches. Nothing else may run beside it.
+that of the faster of the others. Before, outputs, losses and gradients are compared with those of eager in
+float64; the exit code is 1 if they differ more than those of eager in float32 do. A first call begins before
+`torch.compile` and ends with the first result, or the first step; each has a new process with empty caches.
+Nothing else may run beside it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ NETWORKS = ("resnet18", "bert", "gpt")
 MODES = ("inference", "training")
 BATCHES = {("resnet18", "training"): 16, ("bert", "training"): 8, ("gpt", "training"): 8}
 """Samples of a call; 1 where nothing is given."""
-TOLERANCE = {"inference": 1e-4, "training": 2e-3}
-"""The largest difference from eager in outputs, losses and gradients, relative to the largest value."""
+TOLERANCE, TIMES_EAGER = 1e-4, 3.0
+"""dlc's largest error, as a number and relative to that of eager, whichever is larger: gradients of many layers
+have large errors if an activation is on the other side of 0.
+"""
 ROUNDS = 5
 Record = dict[str, Any]
 
@@ -126,8 +129,9 @@ def compare(name: str, mode: str, threads: int, batch: int | None, seconds: floa
     torch.set_num_threads(threads)
     network, inputs = network_of(name, mode, batch)
     sides = {side: Side(side, network, inputs, mode) for side in SIDES}
-    expected = sides["eager"].results()
-    errors = {side: _difference(sides[side].results(), expected) for side in SIDES if side != "eager"}
+    wide = [each.double() if each.is_floating_point() else each for each in inputs]
+    expected = Side("eager", network.double(), wide, mode).results()
+    errors = {side: _difference(sides[side].results(), expected) for side in SIDES}
     times: dict[str, list[float]] = {side: [] for side in SIDES}
     gc.collect()
     for _ in range(ROUNDS):
@@ -163,9 +167,9 @@ def ratio(record: Record) -> float:
 
 
 def _difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
-    """The largest error of any tensor, relative to its largest value."""
+    """The largest error of any tensor: the norm of the differences, relative to that of the tensor."""
     pairs = zip(found, expected, strict=True)
-    return max(float((one - want).abs().max() / want.abs().max().clamp_min(1e-12)) for one, want in pairs)
+    return max(float((one - want).norm() / want.norm().clamp_min(1e-12)) for one, want in pairs)
 
 
 def _in_process(kind: str, *arguments: object, **variables: str) -> Any:
@@ -221,13 +225,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _print_calls(records, options.markdown)
 
 
+def _is_right(errors: Mapping[str, float]) -> bool:
+    return errors["dlc"] <= max(TOLERANCE, TIMES_EAGER * errors["eager"])
+
+
 def _print_calls(records: Sequence[Record], markdown: bool) -> int:
-    titles = ("network", "mode", "samples", "threads", *(f"{side} ms" for side in SIDES), "/ best", "error")
+    titles = (
+        "network",
+        "mode",
+        "samples",
+        "threads",
+        *(f"{side} ms" for side in SIDES),
+        "/ best",
+        "error",
+        "eager's",
+    )
     rows = []
     for each in records:
         times = [f"{each['milliseconds'][side]['median']:.2f}" for side in SIDES]
         facts = (each["network"], each["mode"], str(each["samples"]), str(each["threads"]))
-        rows.append([*facts, *times, f"{ratio(each):.2f}", f"{each['errors']['dlc']:.0e}"])
+        errors = [f"{each['errors'][side]:.0e}" for side in ("dlc", "eager")]
+        rows.append([*facts, *times, f"{ratio(each):.2f}", *errors])
     print_table(titles, rows, markdown=markdown)
     for mode in MODES:
         for threads in sorted({each["threads"] for each in records}):
@@ -237,7 +255,7 @@ def _print_calls(records: Sequence[Record], markdown: bool) -> int:
                 print(
                     f"\ngeometric mean, {mode}, {threads} thread{'s'[: threads > 1]}: {mean:.2f} of the best"
                 )
-    wrong = [each for each in records if not each["errors"]["dlc"] <= TOLERANCE[each["mode"]]]
+    wrong = [each for each in records if not _is_right(each["errors"])]
     for each in wrong:
         print(f"{each['network']}, {each['mode']}: results differ from those of eager", file=sys.stderr)
     return int(bool(wrong))

@@ -133,6 +133,47 @@ def _compared(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
     return best, index
 
 
+def _matched(c: Call, x: Node, best: Node, axes: Sequence[Axis], strides: Sequence[int]) -> Node:
+    """The positions of known maxima, as one pass over the taps: slices of the padded input are compared with
+    the maxima. The first equal tap is the position, or the last NaN.
+    """
+    rank = len(axes)
+    before = tuple(-axis.begins[0] for axis in axes)
+    reach = [axis.begins[-1] + (axis.taps - 1) * axis.step + 1 for axis in axes]
+    after = tuple(max(end - axis.size, 0) for end, axis in zip(reach, axes, strict=True))
+    lowest = _lowest(c, x)
+    pads = (0, 0, *before, 0, 0, *after)
+    value = float(lowest.attrs["value"].data)
+    padded = std.pad(x, pads=pads, value=value) if any(pads) else x
+    spatial = tuple(range(2, 2 + rank))
+    taps = list(itertools.product(*(range(axis.taps) for axis in axes)))
+    values, offsets = [], []
+    for tap in taps:
+        begins = tuple(place * axis.step for place, axis in zip(tap, axes, strict=True))
+        ends = tuple(
+            begin + (len(axis.begins) - 1) * stride + 1
+            for begin, axis, stride in zip(begins, axes, strides, strict=True)
+        )
+        values.append(std.slice(padded, begins=begins, ends=ends, strides=tuple(strides), axes=spatial))
+        offset = 0
+        for begin, axis in zip(begins, axes, strict=True):
+            offset = offset * axis.size + begin
+        offsets.append(c.const(offset, "int32"))
+    found = offsets[-1]
+    for each, offset in zip(values[-2::-1], offsets[-2::-1], strict=True):
+        found = std.where(std.equal(each, best), offset, found)
+    if x.dtype.is_float:
+        unknown = offsets[0]
+        for each, offset in zip(values[1:], offsets[1:], strict=True):
+            unknown = std.where(std.isnan(each), offset, unknown)
+        found = std.where(std.isnan(best), unknown, found)
+    origin = _flat(axes, [np.array(axis.begins, np.int64) for axis in axes])
+    index = std.add(c.cast(found, "int64"), c.const(origin, "int64"))
+    # Padding is as low as a window without larger elements: its first element counts.
+    first = c.const(_flat(axes, [axis.first for axis in axes]), "int64")
+    return std.where(std.equal(best, lowest), first, index)
+
+
 def _searched(c: Call, x: Node, axes: Sequence[Axis]) -> tuple[Node, Node]:
     """The maxima and their positions, by a reduction over gathered windows."""
     rank = len(axes)
@@ -189,7 +230,11 @@ def max_pool(
     if is_used(c, 1):
         sizes, counts = (sizes_of(c, each, spatial) for each in (full.shape, best.shape))
         axes = _regular(sizes, counts, window, strides, pads, steps)
-        index = as_given(_with_indices(c, full, axes)[1], x)
+        if math.prod(window) <= MAX_UNROLLED and 0 not in sizes and 0 not in counts:
+            found = _matched(c, full, best, axes, strides)
+        else:
+            found = _with_indices(c, full, axes)[1]
+        index = as_given(found, x)
     return as_given(best, x), index
 
 
