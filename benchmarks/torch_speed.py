@@ -41,8 +41,8 @@ MODES = ("inference", "training")
 BATCHES = {("resnet18", "training"): 16, ("bert", "training"): 8, ("gpt", "training"): 8}
 """Samples of a call; 1 where nothing is given."""
 TOLERANCE, TIMES_EAGER = 1e-4, 3.0
-"""dlc's largest error, as a number and relative to that of eager, whichever is larger: gradients of many layers
-have large errors if an activation is on the other side of 0.
+"""dlc's largest error, as a number and relative to that of eager, whichever is larger: gradients of many
+layers have large errors if an activation is on the other side of 0.
 """
 ROUNDS = 5
 Record = dict[str, Any]

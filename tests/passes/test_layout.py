@@ -172,6 +172,13 @@ def test_computed_weights_are_transposed_at_run_time(checked):
     assert ops(result).count("transpose") == 3
 
 
+def test_parameters_with_channels_last_are_read_in_place(checked):
+    """Elementwise operations work on them in the layout of convolutions too."""
+    image = std.transpose(tensor(1, 6, 6, 3), axes=(0, 3, 1, 2))
+    body = conv(std.mul(image, std.relu(image)))
+    assert ops(checked(PASSES, body)) == ["relu", "mul", "conv", "transpose"]
+
+
 def test_channels_first(checked):
     x = std.conv(tensor(2, 8, 9, 3), weights(3, 3, 3, 4), weights(4), layout="NXC", kernel_layout="XIO")
     x = std.max_pool(std.relu(x), kernel=(2, 2), layout="NXC")

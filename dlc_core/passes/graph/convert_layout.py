@@ -64,9 +64,13 @@ class _Converter:
         self.layout = layout
         self.stored: dict[Node, tuple[Node, Order]] = {}
         self.views: dict[tuple[Node, Order], Node] = {}
+        self.has_windows = False
 
     def run(self, body: Node) -> Node:
-        for current in post_order(body):
+        nodes = list(post_order(body))
+        windowed = (CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL, WEIGHT_GRADIENT)
+        self.has_windows = any(each.op in windowed for each in nodes)
+        for current in nodes:
             with spanned(current.spans):
                 value, order = self.convert(current)
             value.add_spans(current.spans)
@@ -104,6 +108,13 @@ class _Converter:
 
     # Single nodes.
 
+    def is_image_param(self, value: Node) -> bool:
+        """Whether a value is a parameter with its channels last, transposed to channels first."""
+        if self.layout != "NXC" or value.op is not TRANSPOSE or value.args[0].op is not PARAM:
+            return False
+        rank = len(value.shape)
+        return self.has_windows and rank > 3 and permutation(value) == (0, rank - 1, *range(1, rank - 1))
+
     def convert(self, current: Node) -> tuple[Node, Order]:
         decl = current.op
         if decl in (CONV, CONV_TRANSPOSE, MAX_POOL, AVG_POOL):
@@ -115,6 +126,8 @@ class _Converter:
             if moved is not None:
                 return moved
         rank = len(current.shape) if isinstance(current.type, TensorType) else 0
+        if self.is_image_param(current):
+            return current.args[0], between(permutation(current), identity(rank))
         if current.op in (PARAM, CONST):
             return current, identity(rank)
         args = tuple(map(self.plain, current.args))

@@ -51,9 +51,10 @@ def _compile(module: torch.fx.GraphModule, inputs: Sequence[Any], *, kind: str, 
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     static = () if metadata is None or kind != "inference" else tuple(metadata.static_input_indices)
+    saved = None if metadata is None or kind != "forward" else metadata.num_forward
     del inputs
     _check_devices(module)
-    return make_boxed_func(CompiledGraph(module, kind, static if options.freeze else (), options))
+    return make_boxed_func(CompiledGraph(module, kind, static if options.freeze else (), options, saved))
 
 
 def _check_devices(module: torch.fx.GraphModule) -> None:

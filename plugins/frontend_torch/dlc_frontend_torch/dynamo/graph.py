@@ -27,11 +27,20 @@ MAX_REPACKED = 3
 
 class CompiledGraph:
     """Calls a graph. `kind` is "inference", "forward" or "backward"; `static` are the positions of
-    parameters and buffers, which may become constants.
+    parameters and buffers, which may become constants. Outputs from number `saved` on are only read by the
+    backward graph.
     """
 
-    def __init__(self, module: GraphModule, kind: str, static: Sequence[int], options: Options) -> None:
+    def __init__(
+        self,
+        module: GraphModule,
+        kind: str,
+        static: Sequence[int],
+        options: Options,
+        saved: int | None = None,
+    ) -> None:
         self._module, self._kind, self._options = module, kind, options
+        self._saved = saved
         changed = _changed_inputs(module)
         self._static = tuple(index for index in static if index not in changed)
         self._versions: list[tuple[int, int, int]] = []
@@ -65,7 +74,10 @@ class CompiledGraph:
             self._versions = [(i, t.data_ptr(), t._version) for i, t in static.items()]
             fallbacks: list[Fallback] = []
             try:
-                run: Callable[..., Any] = Part(self._module, static, self._options)
+                given = arguments if self._kind == "backward" else None
+                run: Callable[..., Any] = Part(
+                    self._module, static, self._options, arguments=given, saved=self._saved
+                )
                 parts = 1
             except Unsupported as error:
                 if not self._options.fallback:
@@ -74,11 +86,27 @@ class CompiledGraph:
                 run, parts = divided(
                     self._module, {node.name for node, _ in error.problems}, static, self._options
                 )
+                if self._kind == "backward":
+                    run = _as_traced(self._module, run)
             count = sum(node.op == "call_function" for node in self._module.graph.nodes)
             seconds = time.perf_counter() - begun
             add(Graph(self._kind, count, count - len(fallbacks), parts, seconds, tuple(fallbacks)))
             self._run = run
             return run
+
+
+def _as_traced(module: GraphModule, run: Callable[..., Any]) -> Callable[..., Any]:
+    """The callable with arguments contiguous where they were so in the trace: operators of torch may view
+    them, and saved images are channels last.
+    """
+    values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    plain = [isinstance(value, torch.Tensor) and value.is_contiguous() for value in values]
+
+    def call(*arguments: Any) -> Any:
+        pairs = zip(arguments, plain, strict=True)
+        return run(*(each.contiguous() if wanted else each for each, wanted in pairs))
+
+    return call
 
 
 def _fallback(node: Any, why: DlcError) -> Fallback:

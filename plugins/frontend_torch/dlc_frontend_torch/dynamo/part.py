@@ -49,6 +49,9 @@ class Part:
     `known` are symbols whose values the caller can give as further arguments. `outer` are those of them that
     the graph needs: symbols that no shape of its own inputs has.
 
+    `arguments` are those of the first call: inputs are read in the order in which they lie in memory there.
+    Outputs from number `saved` on are only read by another graph of dlc; images among them are channels last.
+
     Raises Unsupported if some of its nodes cannot be imported.
     """
 
@@ -58,7 +61,11 @@ class Part:
         static: Mapping[int, torch.Tensor],
         options: Options,
         known: Collection[sympy.Symbol] = (),
+        *,
+        arguments: Sequence[Any] | None = None,
+        saved: int | None = None,
     ) -> None:
+        self._arguments, self._saved = arguments, _images(module, saved)
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
         examples = [node.meta.get("val") for node in places]
         own = Sizes(examples)
@@ -111,7 +118,7 @@ class Part:
             if index in static:
                 values.append(as_operand(static[index]))
             elif isinstance(value, torch.Tensor):
-                order = permutation(value)
+                order = permutation(value if self._arguments is None else self._arguments[index])
                 ordered = value.shape if order is None else [value.shape[i] for i in order]
                 type_ = border_type(value.dtype, symbols.shape(ordered))
                 if type_ is None:
@@ -192,6 +199,9 @@ class Part:
             if isinstance(value, Node) and value.op is CONST:
                 kept = as_tensor(value.attrs["value"].data, value.dtype).clone()
                 return lambda arguments, results: kept.clone()
+            if source in self._saved and isinstance(value, Node):
+                last = self._computed(std.transpose(value, axes=(0, *range(2, len(value.shape)), 1)))
+                return lambda arguments, results: last(results).movedim(-1, 1)
             take = self._computed(value)
             if self._makers.setdefault(value, source) is not source:
                 # dlc computes equal values once. In torch they have memory of their own.
@@ -250,6 +260,34 @@ def _check_known(main: Function, conditions: Sequence[tuple[Any, Condition]]) ->
     unknown = unknown_conditions(main, conditions)
     if unknown:
         raise Unsupported(unknown, unknown[0][1])
+
+
+def _images(module: GraphModule, saved: int | None) -> set[Any]:
+    """The outputs from number `saved` on that are images: results of convolutions, and of operators that keep
+    their dims and channels. Other outputs are none, so that nothing is computed twice.
+    """
+    if saved is None:
+        return set()
+    found: set[Any] = set()
+    for node in module.graph.nodes:
+        shape = getattr(node.meta.get("val"), "shape", ())
+        if node.op == "call_function" and len(shape) > 3:
+            same = any(
+                _channels(each) == (len(shape), shape[1]) for each in node.all_input_nodes if each in found
+            )
+            if same or node.target is torch.ops.aten.convolution.default:
+                found.add(node)
+        elif isinstance(node.meta.get("val"), (tuple, list)) and found.intersection(node.all_input_nodes):
+            found.add(node)
+    output = next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0]
+    return found.intersection(output[saved:]).difference(output[:saved])
+
+
+def _channels(node: Any) -> tuple[Any, Any]:
+    """The rank and the number of channels of an image, or of the first of several results."""
+    value = node.meta["val"]
+    shape = (value[0] if isinstance(value, (tuple, list)) else value).shape
+    return len(shape), shape[1]
 
 
 def _symbols_of(module: GraphModule) -> set[sympy.Symbol]:
