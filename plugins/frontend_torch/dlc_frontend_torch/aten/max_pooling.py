@@ -160,12 +160,12 @@ def _matched(c: Call, x: Node, best: Node, axes: Sequence[Axis], strides: Sequen
             offset = offset * axis.size + begin
         offsets.append(c.const(offset, "int32"))
     found = offsets[-1]
-    for each, offset in zip(values[-2::-1], offsets[-2::-1], strict=True):
-        found = std.where(std.equal(each, best), offset, found)
+    for each, own in zip(values[-2::-1], offsets[-2::-1], strict=True):
+        found = std.where(std.equal(each, best), own, found)
     if x.dtype.is_float:
         unknown = offsets[0]
-        for each, offset in zip(values[1:], offsets[1:], strict=True):
-            unknown = std.where(std.isnan(each), offset, unknown)
+        for each, own in zip(values[1:], offsets[1:], strict=True):
+            unknown = std.where(std.isnan(each), own, unknown)
         found = std.where(std.isnan(best), unknown, found)
     origin = _flat(axes, [np.array(axis.begins, np.int64) for axis in axes])
     index = std.add(c.cast(found, "int64"), c.const(origin, "int64"))

@@ -270,7 +270,7 @@ def _images(module: GraphModule, saved: int | None) -> set[Any]:
         return set()
     found: set[Any] = set()
     for node in module.graph.nodes:
-        shape = getattr(node.meta.get("val"), "shape", ())
+        shape: tuple[Any, ...] = tuple(getattr(node.meta.get("val"), "shape", ()))
         if node.op == "call_function" and len(shape) > 3:
             same = any(
                 _channels(each) == (len(shape), shape[1]) for each in node.all_input_nodes if each in found
