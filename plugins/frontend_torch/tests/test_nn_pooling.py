@@ -60,8 +60,3 @@ def test_avg_pool_reads_no_infinite_neighbours(same_as_eager):
 @pytest.mark.parametrize("size", [(1, 1), (4, 3), (3, 5), (9, 14)])
 def test_adaptive_avg_pool(same_as_eager, size):
     same_as_eager(lambda x: fn.adaptive_avg_pool2d(x, size), torch.randn(2, 3, 8, 7))
-
-
-def test_means_of_integers_are_refused(same_as_eager):
-    with pytest.raises(Exception, match="the mean of elements of int64"):
-        same_as_eager(lambda x: fn.avg_pool2d(x, 2), torch.ones(1, 1, 4, 4).long(), gradients=False)

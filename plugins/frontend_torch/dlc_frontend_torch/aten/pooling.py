@@ -70,9 +70,12 @@ def avg_pool(
         "ceil_mode": ceil_mode,
         "count_include_pad": count_include_pad,
     }
-    if not x.dtype.is_float:
-        raise c.unsupported(f"the mean of elements of {x.dtype}")
     full = batched(x, spatial)
+    if not x.dtype.is_float:
+        made = _pool_of_integers(
+            c, full, window, options["strides"], pads, divisor_override, count_include_pad
+        )
+        return as_given(made, x)
     if divisor_override is None:
         return as_given(std.avg_pool(full, **options), x)
     # The mean over whole windows: the end is padded as far as the last window reaches.
@@ -87,6 +90,38 @@ def avg_pool(
     scaled = std.mul(made, c.const(math.prod(window) / divisor_override, made.dtype))
     kept = std.slice(scaled, begins=(0,) * spatial, ends=counts, axes=tuple(range(2, spatial + 2)))
     return as_given(c.cast(kept, x.dtype), x)
+
+
+def _pool_of_integers(
+    c: Call, x: Node, window: Ints, strides: Ints, pads: Ints, divisor: int | None, whole: bool
+) -> Node:
+    """The sums of windows divided by numbers of elements, rounded towards zero. `whole`: elements of the pads
+    are counted.
+    """
+    spatial = len(window)
+    sizes, counts = sizes_of(c, x.shape, spatial), c.numbers(c.shape[-spatial:], "a pool of a size")
+    number = np.ones((), np.int64)
+    for axis in range(spatial):
+        step, size, pad, own, count = (each[axis] for each in (strides, window, pads, sizes, counts))
+        begins = np.arange(count) * step - pad
+        ends = np.minimum(begins + size, own + pad)
+        members = ends - begins if whole else np.minimum(ends, own) - np.maximum(begins, 0)
+        number = number[..., None] * members
+        after = max((count - 1) * step + size - pad - own, 0)
+        padding = [0] * (2 * spatial + 4)
+        padding[axis + 2], padding[spatial + axis + 4] = pad, after
+        padded = std.pad(x, pads=tuple(padding))
+        parts = [
+            std.slice(
+                padded, begins=(first,), ends=(first + (count - 1) * step + 1,), strides=(step,),
+                axes=(axis + 2,),
+            )
+            for first in range(size)
+        ]  # fmt: skip
+        x = parts[0]
+        for part in parts[1:]:
+            x = std.add(x, part)
+    return std.div(x, c.const(number if divisor is None else divisor, x.dtype))
 
 
 def _members(size: int, count: int, kernel: int, stride: int, padding: int) -> Matrix:

@@ -97,10 +97,15 @@ def strided_places(c: Call, size: Any, stride: Any, offset: Any) -> np.ndarray[A
 def as_strided(c: Call, x: Node, size: Any, stride: Any, offset: Any = None) -> Node:
     value = c.node.args[0].meta["val"]
     places = strided_places(c, size, stride, value.storage_offset() if offset is None else offset)
-    flat = in_storage(c, x, value)
     if places.size == 0:
         return c.full(places.shape, 0)
-    return std.gather(flat, c.const(places, "int64"), axis=0)
+    own = strided_places(c, value.shape, value.stride(), value.storage_offset()).reshape(-1)
+    order = np.argsort(own, kind="stable")
+    found = np.minimum(np.searchsorted(own, places, sorter=order), max(own.size - 1, 0))
+    if own.size == 0 or not (own[order[found]] == places).all():
+        raise c.unsupported("a strided view of elements that its operand does not have")
+    flat = c.reshape(x, (elements(x.shape),))
+    return std.gather(flat, c.const(order[found], "int64"), axis=0)
 
 
 @aten("as_strided_scatter")

@@ -203,6 +203,8 @@ class Part:
                 last = self._computed(std.transpose(value, axes=(0, *range(2, len(value.shape)), 1)))
                 return lambda arguments, results: last(results).movedim(-1, 1)
             take = self._computed(value)
+            if isinstance(source, torch.fx.Node) and not isinstance(source.meta.get("val"), torch.Tensor):
+                return lambda arguments, results: take(results).item()
             if self._makers.setdefault(value, source) is not source:
                 # dlc computes equal values once. In torch they have memory of their own.
                 return lambda arguments, results: take(results).clone()

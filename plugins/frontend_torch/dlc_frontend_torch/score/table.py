@@ -27,8 +27,12 @@ REASONS = 3
 def core_operators() -> tuple[str, ...]:
     """The overloads of Core ATen."""
     found = []
-    for name in dir(torch.ops.aten):
-        packet = getattr(torch.ops.aten, name)
+    # `dir(torch.ops.aten)` has only operators that something has used before.
+    registered = (
+        each.removeprefix("aten::") for each in torch._C._dispatch_get_all_op_names() if "aten::" in each
+    )
+    for name in sorted({each.partition(".")[0] for each in registered}):
+        packet = getattr(torch.ops.aten, name, None)
         if isinstance(packet, torch._ops.OpOverloadPacket):
             for overload in packet.overloads():
                 operator = getattr(packet, overload)

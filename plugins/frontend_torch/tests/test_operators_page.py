@@ -1,0 +1,22 @@
+"""The page of operators is that of the registry."""
+
+from pathlib import Path
+
+from dlc_frontend_torch.operators import page
+from dlc_frontend_torch.registry import COMPLEX, CONVERTERS
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "torch-operators.md"
+
+
+def test_the_page_has_all_converters():
+    assert PAGE.read_text() == page(), (
+        "make it: python -m dlc_frontend_torch.operators > docs/torch-operators.md"
+    )
+
+
+def test_a_new_converter_is_on_the_page(monkeypatch):
+    monkeypatch.setitem(CONVERTERS, "aten.frexp.Tensor", CONVERTERS["aten.exp.default"])
+    monkeypatch.setitem(COMPLEX, "aten.logit.default", CONVERTERS["aten.exp.default"])
+    made = page().splitlines()
+    assert "| aten.frexp | yes | no |" in made
+    assert "| aten.logit | no | yes |" in made
