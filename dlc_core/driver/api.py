@@ -79,7 +79,7 @@ def compile(  # noqa: A001  (the public name)
     precision: str = "float32",
     shapes: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
-    donate: Mapping[str, int] | None = None,
+    donate: Mapping[str, int | None] | None = None,
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
     frontend: str | None = None,

@@ -74,7 +74,7 @@ class CompileRequest:
     config: Mapping[str, Any] = field(default_factory=dict)
     """All settings of passes: those of the environment, the given ones, and the precision."""
     shapes: Mapping[str, Any] = field(default_factory=dict)
-    donate: Mapping[str, int] = field(default_factory=dict)
+    donate: Mapping[str, int | None] = field(default_factory=dict)
     frontend: str | None = None
     taps: tuple[str, ...] = ()
     importers: tuple[Any, ...] = ()
@@ -96,7 +96,7 @@ class CompileRequest:
         opt_level: int = 3,
         config: Mapping[str, Any] | None = None,
         shapes: Mapping[str, Any] | None = None,
-        donate: Mapping[str, int] | None = None,
+        donate: Mapping[str, int | None] | None = None,
         frontend: str | None = None,
         importers: Sequence[Any] = (),
         taps: Sequence[str] = (),

@@ -21,6 +21,7 @@ from dlc_core.tir.failures import CHECKS, SITE, parameters_of
 from dlc_core.tir.interface import bind_dims
 from dlc_core.tir.interpreter import run
 from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.updates import IN_PLACE
 
 Array = np.ndarray[Any, Any]
 
@@ -66,6 +67,8 @@ class KernelRunner:
                 made.append(_strided_memory(zeros, windows[len(inputs) + index]))
             else:
                 made.append(np.empty(_shape(buffer, env), buffer.dtype.numpy))
+        for source, output in func.attrs.get(IN_PLACE, ()):
+            made[output - len(inputs)][...] = inputs[source].reshape(made[output - len(inputs)].shape)
         if checked:
             made[-1][:] = 0
         run(func, *inputs, *made, *sizes, module=self._module, externs=Externs(), check=self._check)

@@ -74,6 +74,8 @@ LOWER = (
     # Kernels that write into a part of another value must be known before they are lowered.
     "join_parts",
     "lower_groups",
+    # Kernels that update an input in place are known before results are copied.
+    "update_in_place",
     "copy_results",
     # Costs are counted from the unscheduled kernels.
     "record_costs",

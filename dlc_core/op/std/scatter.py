@@ -75,12 +75,14 @@ def _scattered(
     outer: int,
     ordered: Collection[int],
     target: Callable[[Buffer, Sequence[Expr]], tuple[list[Expr], list[Expr | None]]],
+    index_axes: Sequence[int] | None = None,
 ) -> te.Tensor:
     """Copy x, then apply the updates.
 
     `target(indices, i)` returns the result index of update i, and for each of its components the size below
     which it is in range, or None if it always is. `i` are the first `outer` indices of the update; its other
-    indices are also the last ones of the result.
+    indices are also the last ones of the result. An update reads the indices at its own first indices, or at
+    those of `index_axes`.
 
     Updates that differ only in one of the `ordered` dims may write the same element, so they run in order.
     Other updates write different elements and can run in parallel. Sums and products of narrow floats are
@@ -118,7 +120,8 @@ def _scattered(
 
         def regions_of_update(point: list[Expr]) -> tuple[list[Region], list[Region]]:
             target_region = region(out, fixed_indices(point))
-            read = region(indices, [*point[:outer], *[None] * (indices.ndim - outer)])
+            at = point[:outer] if index_axes is None else [point[axis] for axis in index_axes]
+            read = region(indices, [*at, *[None] * (indices.ndim - len(at))])
             return [target_region, read, region(updates, point)], [target_region]
 
         return [
@@ -247,4 +250,65 @@ SCATTER_ND = op(
     ],
 )
 
-OPS = (SCATTER_ELEMENTS, SCATTER_ND)
+def _scatter_slices_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
+    axis = axis_of(attrs["axis"], type_.ndim)
+    size = tensors[0].shape[axis]
+
+    def target(indices: Buffer, i: Sequence[Expr]) -> tuple[list[Expr], list[Expr | None]]:
+        index = checked_index(load(indices, [i[axis]]), size)
+        return [*i[:axis], index], [*[None] * axis, size]
+
+    return _scattered(type_, attrs["reduction"], tensors, axis + 1, {axis}, target, (axis,))
+
+
+def _scatter_slices_infer(types: Sequence[Type], attrs: Attrs) -> Type:
+    x, indices, updates = tensor_types(types)
+    check_dtype(indices.dtype, INTS, "the indices")
+    check_rank(indices, 1, 1, "the indices")
+    common_dtype((x, updates), ALL if attrs["reduction"] == "none" else NUMBERS)
+    check_rank(updates, x.ndim, x.ndim, "the updates")
+    axis = axis_of(attrs["axis"], x.ndim)
+    for i, (a, b) in enumerate(zip(x.shape, updates.shape, strict=True)):
+        merge_dims(indices.shape[0] if i == axis else a, b, f"dims {i} of the updates")
+    return x
+
+
+def _scatter_slices_reference(
+    x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str
+) -> NDArray:
+    at = axis_of(axis, x.ndim)
+    return _scatter(x, (*[slice(None)] * at, inside(indices, x.shape[at])), updates, reduction)
+
+
+SCATTER_SLICES = op(
+    "scatter_slices",
+    "x with the slices of updates along an axis at the indices, stored or combined.  Where indices repeat"
+    " without a reduction, the last update wins",
+    ["x", "indices", "updates"],
+    [Attr("axis", "int", 0), _REDUCTION],
+    kind="opaque",
+    infer=_scatter_slices_infer,
+    reference=_scatter_slices_reference,
+    lower=_scatter_slices_lower,
+    dtypes=ALL,
+    samples=(
+        Sample((Tensor((4, 3)), Tensor((2,), [2, -4], "int64"), Tensor((2, 3)))),
+        Sample((Tensor((2, 4, 3)), Tensor((1,), [3], "int32"), Tensor((2, 1, 3))), {"axis": 1}),
+        *(
+            Sample(
+                (Tensor((3, 4)), index_sample((6,), 4), Tensor((3, 6))),
+                {"axis": -1, "reduction": reduction},
+                NUMBERS,
+            )
+            for reduction in _COMBINE
+        ),
+    ),
+    error_samples=[
+        ErrorSample((Tensor((4,)), index_sample((2, 1), 4), Tensor((2,))), {}, "rank"),
+        ErrorSample((Tensor((4, 3)), index_sample((2,), 4), Tensor((2, 2))), {}, "must be equal"),
+        ErrorSample((Tensor((4, 3)), index_sample((2,), 4), Tensor((1, 3))), {}, "must be equal"),
+        ErrorSample((Tensor((4,)), Tensor((2,)), Tensor((2,))), {}, "indices has dtype"),
+    ],
+)
+
+OPS = (SCATTER_ELEMENTS, SCATTER_ND, SCATTER_SLICES)

@@ -10,12 +10,14 @@ from dlc_core.passes.lower.joins import JoinParts
 from dlc_core.passes.lower.loops import GrowLoops
 from dlc_core.passes.lower.main import BuildMain
 from dlc_core.passes.lower.results import CopyResults
+from dlc_core.passes.lower.updates import UpdateInPlace
 
 PASSES: tuple[type[Pass], ...] = (
     GrowLoops,
     HostSegments,
     JoinParts,
     LowerGroups,
+    UpdateInPlace,
     CopyResults,
     RecordCosts,
     BuildMain,
@@ -36,4 +38,5 @@ __all__ = [
     "JoinParts",
     "LowerGroups",
     "RecordCosts",
+    "UpdateInPlace",
 ]

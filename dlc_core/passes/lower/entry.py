@@ -13,6 +13,7 @@ from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import CONST, Array, Function, Node
+from dlc_core.graph.updates import updates_of
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.expr import Expr, Var, const, free_vars
@@ -170,6 +171,7 @@ class Emitter:
             self.plan.size,
             self.constants.size,
             donations_of(self.function),
+            updates=updates_of(self.function),
         )
         return with_conditions(signature, self.function)
 
@@ -190,7 +192,7 @@ class Emitter:
         plan = self.plan
         self.buffers |= {(p, 0): b for p, b in zip(self.function.params, self.inputs, strict=True)}
         for tensor, buffer in zip(plan.steps.results, self.outputs, strict=True):
-            if tensor not in plan.steps.windows:
+            if tensor not in plan.steps.windows and tensor not in plan.steps.taken:
                 self.buffers[tensor] = buffer
         if self.checked and not self.record.nested:
             self.views.append((self.record.buffer, arena))

@@ -33,6 +33,7 @@ from dlc_core.schedule.layout import REPACK
 from dlc_core.support.record import record
 from dlc_core.tir.in_place import OVERWRITES
 from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.updates import IN_PLACE
 
 
 @record(frozen=True)
@@ -132,7 +133,9 @@ class _Builder:
             n: controls[n].workspaces if n in controls else _workspaces(n, kernels[n]) for n in nodes
         }
         pairs = {n: func.attrs.get(OVERWRITES, ()) for n, func in kernels.items()} if self.overwrites else {}
-        steps = steps_of(function, workspaces, pairs, keeps_order=bool(controls) or guard_layout is not None)
+        in_place = {n: func.attrs[IN_PLACE] for n, func in kernels.items() if IN_PLACE in func.attrs}
+        fixed = bool(controls) or guard_layout is not None
+        steps = steps_of(function, workspaces, pairs, in_place=in_place, keeps_order=fixed)
         plan = plan_memory(steps, self.align, None if guard_layout is None else guard_layout.allocate)
         return Emitter(self.module, function, name, self.weights, controls, plan, record).entry()
 

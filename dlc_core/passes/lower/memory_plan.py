@@ -11,12 +11,14 @@ according to the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 
 from dlc_core.decisions import Decision
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import CALL_PRIM, Function, Node, post_order
+from dlc_core.graph.node import CALL_PRIM, PARAM, Function, Node, post_order
+from dlc_core.graph.updates import updates_of
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Expr, as_expr, const, const_value
 from dlc_core.ir.types import TensorType
@@ -26,6 +28,7 @@ from dlc_core.passes.lower.control import is_step
 from dlc_core.passes.lower.joins import TensorRef, Windows, donations_of, joins_of, windows_of
 from dlc_core.passes.lower.order import depth_first, reordered
 from dlc_core.passes.lower.results import is_written, results_of
+from dlc_core.passes.lower.takeover import takeover
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.support.record import record
 
@@ -63,12 +66,17 @@ class Steps:
     """Tensors that are part of another one, with that one and the offset in it, in elements."""
     keeps_order: bool = False
     """Whether the steps keep the given order."""
+    taken: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
+    """New values of updated inputs, which are in the memory of another value: the input, or an older value of
+    it."""
 
     def root(self, tensor: TensorRef) -> tuple[TensorRef, int]:
         """Return the tensor whose memory contains a tensor, and the offset in elements."""
         offset = 0
         while True:
-            if tensor in self.parts:
+            if tensor in self.taken:
+                tensor, more = self.taken[tensor], 0
+            elif tensor in self.parts:
                 tensor, more = self.parts[tensor]
             elif tensor[0].op is BAND:
                 more, tensor = band_offset(tensor[0]) or 0, origin(tensor[0].args[0])
@@ -138,9 +146,13 @@ def steps_of(
     workspaces: Mapping[Node, Sequence[Buffer]],
     overwrites: Mapping[Node, Sequence[tuple[int, int]]],
     *,
+    in_place: Mapping[Node, Sequence[tuple[int, int]]] = MappingProxyType({}),
     keeps_order: bool = False,
 ) -> Steps:
-    """Collect the steps of a lowered function. Raises UsageError if a result has no kernel of its own."""
+    """Collect the steps of a lowered function. `in_place` are pairs that must share memory.
+
+    Raises UsageError if a result has no kernel of its own.
+    """
     nodes = list(post_order(function.body))
     parts = {
         (arg, 0): ((n, 0), offset)
@@ -156,6 +168,11 @@ def steps_of(
         if tensor in results or not (tensor in windows or is_written(tensor[0])):
             raise UsageError("a result has no kernel of its own", hint="run the pass copy_results first")
         results.append(tensor)
+    if updates_of(function):
+        found = takeover(function, in_place, overwrites, windows)
+        return Steps(
+            function, found.order, workspaces, overwrites, tuple(results), windows, parts, True, found.memory
+        )
     order = tuple(n for n in nodes if is_step(n))
     fixed = keeps_order or bool(donations_of(function))
     return Steps(function, order, workspaces, overwrites, tuple(results), windows, parts, fixed)
@@ -218,7 +235,7 @@ def results_in_place(
     """
     reuses: dict[TensorRef, TensorRef] = {}
     number = {n: i for i, n in enumerate(order)}
-    excluded = {*steps.results, *steps.windows, *steps.parts}
+    excluded = {*steps.results, *steps.windows, *steps.parts, *steps.taken}
     for step, n in enumerate(order):
         given = [tensor for arg in n.args for tensor in tensors_of(arg)]
         roots = [steps.root(tensor)[0] for tensor in given]
@@ -250,7 +267,7 @@ def requests_of(
     for step, n in enumerate(order):
         for result in tensors_of(n):
             tensor, _ = steps.root(result)
-            if tensor not in placed and tensor not in found:
+            if tensor not in placed and tensor not in found and tensor[0].op is not PARAM:
                 found[tensor] = Request(size_of(type_of(tensor)), step, last.get(tensor, step))
         for space in steps.workspaces[n]:
             found[space] = Request(nonnegative_bound(bytes_of(space)), step, step)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from dlc_core.graph.node import (
     CALL_PRIM,
+    PARAM,
     Function,
     Node,
     get_item,
@@ -16,15 +17,18 @@ from dlc_core.graph.node import (
     post_order,
     rewrite,
 )
+from dlc_core.graph.updates import updates_of
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TupleType, Type
 from dlc_core.op.std.bands import JOIN_BANDS
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.control import invariant_state, is_control, is_step, with_bodies
 from dlc_core.passes.lower.group import lower_group
+from dlc_core.passes.lower.hazards import memory_of
 from dlc_core.passes.lower.host import native_entries
 from dlc_core.passes.lower.joins import is_join
 from dlc_core.passes.lower.names import unique_name
+from dlc_core.passes.lower.updates import updated_tensor
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
@@ -59,8 +63,27 @@ class CopyResults(Pass):
                 kernels[name] = func
             return node(CALL_PRIM, (value,), {"symbol": func.name, "dims": func.scalars}, value.type)
 
-        entries = {n: _with_separate_results(f, copy_of) for n, f in native_entries(module).items()}
+        entries = {
+            n: _with_separate_results(_with_new_values(f, module, copy_of), copy_of)
+            for n, f in native_entries(module).items()
+        }
         return module.with_functions(entries).with_functions(kernels) if kernels else module
+
+
+def _with_new_values(entry: Function, module: IRModule, copy_of: Callable[[Node], Node]) -> Function:
+    """Copy the new values of updated inputs, unless kernels write them into the memory of the inputs."""
+    pairs = updates_of(entry)
+    if not pairs:
+        return entry
+    results = list(entry.results)
+    for source, output in pairs:
+        tensor = origin(results[output])
+        if updated_tensor(tensor, module) == (entry.params[source], 0) and tensor[0].op is not PARAM:
+            continue
+        # An input may be overwritten before another input gets its value.
+        copied = copy_of(results[output]) if memory_of(results[output])[0].op is PARAM else results[output]
+        results[output] = copy_of(copied)
+    return entry.with_body(results[0] if len(results) == 1 else make_tuple(results))
 
 
 def _with_separate_results(entry: Function, copy_of: Callable[[Node], Node], state: int = 0) -> Function:

@@ -201,9 +201,9 @@ def check_exportable(model: CompiledModel, programs: bool = False) -> None:
             else f"{SAVE_HINT}; to export, end the model before these nodes, or"
             " have sizes that depend on the inputs' shapes and elements",
         )
-    if model.signature.donated:
+    if model.signature.donated or model.signature.updates:
         raise UnsupportedError(
-            "inputs are donated, and exported code takes compact tensors",
+            "inputs are donated, and exported code has memory of its own for each output",
             hint=f"{SAVE_HINT}; or compile without `donate`",
         )
 

@@ -15,15 +15,16 @@ from dlc_core.runtime.interface.signature import Signature
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
-    from dlc_core.runtime.call import donating, guarded
+    from dlc_core.runtime.call import donating, guarded, updating
 else:
     donating = lazy("dlc_core.runtime.call.donating")
     guarded = lazy("dlc_core.runtime.call.guarded")
+    updating = lazy("dlc_core.runtime.call.updating")
 
 
 def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) -> Caller:
     """The call path for an entry point of a device."""
-    if signature.donated and (hasattr(entry, "evaluate") or not shares_memory(device)):
+    if (signature.donated or signature.updates) and (hasattr(entry, "evaluate") or not shares_memory(device)):
         raise UnsupportedError(
             f"device {device.name!r} does not support donated inputs",
             why="it does not work in the caller's memory",
@@ -40,7 +41,9 @@ def caller_for(signature: Signature, device: Device, entry: Any, weights: Host) 
             return guarded.GuardedCopying(signature, device, entry, weights, mode)
     if not shares_memory(device):
         return Copying(signature, device, entry, weights)
-    return (donating.Donating if signature.donated else InPlace)(signature, device, entry, weights)
+    if signature.donated:
+        return donating.Donating(signature, device, entry, weights)
+    return (updating.Updating if signature.updates else InPlace)(signature, device, entry, weights)
 
 
 __all__ = ["caller_for"]

@@ -124,6 +124,7 @@ class Checked:
     def _check_memory(self, plan: Plan) -> None:
         """Raise RuntimeFailure if there is not enough memory for a call."""
         donated = {donation.output for donation in self.signature.donated}
+        donated.update(output for _, output in self.signature.updates)
         pairs = enumerate(zip(plan.outputs, self.results, strict=True))
         results = sum(math.prod(shape) * dtype.itemsize for i, (shape, dtype) in pairs if i not in donated)
         names = [v.name for v in self.signature.symbols]

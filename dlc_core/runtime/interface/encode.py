@@ -113,6 +113,7 @@ def encode_signature(signature: Signature) -> dict[str, Any]:
         **({"needs": conditions} if conditions else {}),
         **({"data_dims": data_dims, "elements": elements} if data_dims else {}),
         **({"donated": [list(astuple(d)) for d in signature.donated]} if signature.donated else {}),
+        **({"updates": [list(pair) for pair in signature.updates]} if signature.updates else {}),
         **({"sites": [list(astuple(site)) for site in signature.sites]} if signature.sites else {}),
         **({"guard": _guard_data(signature.guard, table)} if signature.guard else {}),
         **({"arguments": list(signature.arguments)} if signature.arguments else {}),
@@ -173,8 +174,9 @@ def _decode(data: Any) -> Signature:
     )
     conditions = tuple(_condition(items(row), at, made) for row in items(data.get("needs", [])))
     donated = tuple(_donation(items(row), made) for row in items(data.get("donated", [])))
+    updates = tuple(_update(items(row), made) for row in items(data.get("updates", [])))
     sites = tuple(_site(items(row)) for row in items(data.get("sites", [])))
-    made = replace(made, donated=donated, conditions=conditions, sites=sites)
+    made = replace(made, donated=donated, updates=updates, conditions=conditions, sites=sites)
     if "guard" in data:
         made = replace(made, guard=_guard(data["guard"], at, made))
     if "arguments" in data:
@@ -275,6 +277,16 @@ def _donation(row: list[Any], signature: Signature) -> Donation:
     if source.type.ndim != result.type.ndim or source.dtype is not result.dtype:
         malformed(f"{result.name!r} cannot extend {source.name!r}")
     return Donation(input_, output, integer(axis, 0, source.type.ndim - 1), integer(capacity, 1, LIMIT))
+
+
+def _update(row: list[Any], signature: Signature) -> tuple[int, int]:
+    """Decode an update. Its input and output must exist and have the same type."""
+    input_, output = row
+    source = signature.inputs[integer(input_, 0, len(signature.inputs) - 1)]
+    result = signature.outputs[integer(output, 0, len(signature.outputs) - 1)]
+    if source.type != result.type:
+        malformed(f"{result.name!r} cannot replace {source.name!r}")
+    return input_, output
 
 
 def _arguments(indices: list[Any], signature: Signature) -> tuple[int, ...]:

@@ -96,6 +96,8 @@ class Signature:
     """The bytes of scratch memory of one call."""
     weights_size: int
     donated: tuple[Donation, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
+    """Inputs whose memory an output takes over: pairs (input, output). The output has the input's type."""
     conditions: tuple[Condition, ...] = ()
     """Conditions on the dims of the inputs and on host-computed dims."""
     elements: tuple[tuple[Var, int, int], ...] = ()

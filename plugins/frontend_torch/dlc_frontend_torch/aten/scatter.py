@@ -45,6 +45,8 @@ def index_put(
         return std.where(flags, own, x)
     if masked and indices[0] is given[0] and not accumulate and len(values.shape) == _rank(given[0], x):
         return _in_order(c, x, given[0], values)
+    if len(given) == 1 and len(given[0].shape) == 1 and not masked and given[0].dtype.name != "uint8":
+        return _along(c, x, list(indices).index(given[0]), given[0], values, accumulate)
     at = places(c, x, indices, None, _number(indices, values, x) if masked else None)
     rest = tuple(x.shape[axis] for axis in at.order[at.count :])
     before = at.position
@@ -54,6 +56,15 @@ def index_put(
     updates = std.transpose(updates, axes=order) if shape else updates
     made = _scattered_nd(c, std.transpose(x, axes=at.order), at.at, updates, "add" if accumulate else "none")
     return std.transpose(made, axes=_inverse(at.order))
+
+
+def _along(c: Call, x: Node, axis: int, at: Node, values: Node, accumulate: bool) -> Node:
+    """x with slices of the values at indices along an axis."""
+    updates = c.broadcast(values, (*x.shape[:axis], at.shape[0], *x.shape[axis + 1 :]))
+    if x.dtype.is_bool and accumulate:
+        bits, more = c.cast(x, "uint8"), c.cast(updates, "uint8")
+        return c.cast(std.scatter_slices(bits, at, more, axis=axis, reduction="max"), "bool")
+    return std.scatter_slices(x, at, updates, axis=axis, reduction="add" if accumulate else "none")
 
 
 def _rank(mask: Node, x: Node) -> int:

@@ -195,15 +195,7 @@ def joined(parts: Sequence[Node], axis: int) -> Node:
 
 def placed(c: Call, x: Node, source: Node, axis: int, indices: Node) -> Node:
     """x with slices of the source at indices along an axis."""
-    order = (axis, *(each for each in range(len(x.shape)) if each != axis))
-    inverse = tuple(order.index(each) for each in range(len(x.shape)))
-    made = std.scatter_nd(
-        std.transpose(x, axes=order),
-        std.unsqueeze(indices, axes=(1,)),
-        std.transpose(source, axes=order),
-        reduction="none",
-    )
-    return std.transpose(made, axes=inverse)
+    return std.scatter_slices(x, indices, source, axis=axis)
 
 
 @aten("select_scatter")

@@ -16,6 +16,7 @@ from dlc_core import driver
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
+from dlc_core.graph.updates import UPDATES
 from dlc_core.ir.conditions import Condition
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
@@ -83,7 +84,8 @@ class Part:
             names["outputs"] = tuple(f"output_{i}" for i in range(len(self._nodes)))
             body = self._nodes[0] if len(self._nodes) == 1 else make_tuple(self._nodes)
             rows = tuple(condition.row for _, condition in self._conditions)
-            main = Function("main", tuple(self._params), body).with_attrs(**names, **{CONDITIONS: rows})
+            attrs = {**names, CONDITIONS: rows, **self._updates()}
+            main = Function("main", tuple(self._params), body).with_attrs(**attrs)
             _check_known(main, self._conditions)
             threads = options.num_threads or torch.get_num_threads()
             self._exe = driver.compile(
@@ -157,9 +159,24 @@ class Part:
         self._outputs = [
             self._output(source, value, given, importer) for source, value in zip(sources, made, strict=True)
         ]
-        self._writes = [
-            (given[target], self._computed(importer.resolve(value))) for target, value in importer.writes
-        ]
+        self._writes: list[tuple[int, int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = []
+        """Arguments that the graph writes to, with the result that is the new value, and how it is found. No
+        output is this result: it may be in the argument's memory.
+        """
+        for target, value in importer.writes:
+            made_new, position = importer.resolve(value), len(self._nodes)
+            self._nodes.append(made_new.packed() if isinstance(made_new, Complex) else made_new)
+            self._writes.append((given[target], position, self._taken(made_new, position)))
+
+    def _updates(self) -> dict[str, Any]:
+        """The attribute for inputs that the graph changes: they are updated in place."""
+        places = {index: place for place, index in enumerate(self._inputs) if index not in self._orders}
+        pairs = tuple(
+            (places[index], position)
+            for index, position, _ in self._writes
+            if index in places and self._nodes[position].type == self._params[places[index]].type
+        )
+        return {UPDATES: pairs} if pairs else {}
 
     def _drawn(self, node: Any, type_: TensorType) -> Node:
         """The param for the numbers of a random operator."""
@@ -174,7 +191,11 @@ class Part:
         node = value.packed() if isinstance(value, Complex) else value
         if node not in self._nodes:
             self._nodes.append(node)
-        position = self._nodes.index(node)
+        return self._taken(value, self._nodes.index(node))
+
+    @staticmethod
+    def _taken(value: Node | Complex, position: int) -> Callable[[Sequence[torch.Tensor]], torch.Tensor]:
+        """How a value is found among the results, of which it is the one at a position."""
         if isinstance(value, Complex):
             return lambda results: torch.view_as_complex(results[position])
         return lambda results: results[position]
@@ -248,9 +269,15 @@ class Part:
             found = made if isinstance(made, tuple) else (made,)
             results = [as_tensor(array, kind) for array, kind in zip(found, self._kinds, strict=True)]
         outputs = tuple(find(arguments, results) for find in self._outputs)
-        for index, take in self._writes:
-            arguments[index].copy_(take(results))
+        for index, _, take in self._writes:
+            if not _is_same(arguments[index], take(results)):
+                arguments[index].copy_(take(results))
         return outputs
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same elements in memory."""
+    return one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
 
 
 def _transposed(x: Node | Complex, axes: tuple[int, ...]) -> Node | Complex:
