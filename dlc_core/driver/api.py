@@ -110,7 +110,8 @@ def compile(  # noqa: A001  (the public name)
 
     `donate`: inputs whose memory outputs may reuse, such as KV caches, with the capacity of the memory:
     `{"past_*": 1024}`.  An output that extends such an input is in the same memory, and only its new part is
-    written.
+    written.  With None, `{"cache_*": None}`, an output of the same type that is the input's new value is in
+    its memory, and only changed elements are written.
 
     `precision`: how float32 arithmetic may be done.  "float32"; "fast" (float32 with fewer multiplications
     and larger errors); or the narrowest dtype of factors, "bfloat16" ("bf16") or "float16" ("fp16"), with

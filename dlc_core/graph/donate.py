@@ -43,8 +43,8 @@ def donate(module: IRModule, capacities: Mapping[str, int | None]) -> IRModule:
         if not (capacity is None or whole):
             raise UsageError(
                 f"input {pattern!r} is donated with a capacity of {capacity!r}",
-                hint="give the number of elements that its memory holds along the axis that grows, or None for"
-                " an input that an output of the same type replaces",
+                hint="give the number of elements that its memory holds along the axis that grows, or None"
+                " for an input that an output of the same type replaces",
             )
         chosen.update(dict.fromkeys(found, capacity))
     growing = {index: capacity for index, capacity in chosen.items() if capacity is not None}

@@ -28,7 +28,8 @@ def copied_input(func: PrimFunc, output: int) -> int | None:
 def without_copy(func: PrimFunc, output: int, name: str) -> PrimFunc:
     """The kernel without the copy that `copied_input` finds. Both buffers must be one memory."""
     found = _copy(func, func.buffers[output])
-    assert found is not None and isinstance(func.body, Seq)
+    assert found is not None
+    assert isinstance(func.body, Seq)
     rest = [stmt for stmt in func.body.stmts if stmt is not found[0]]
     pair = func.buffers.index(found[1]), output
     made = replace(func, name=name, body=seq(*rest))

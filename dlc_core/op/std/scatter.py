@@ -250,6 +250,7 @@ SCATTER_ND = op(
     ],
 )
 
+
 def _scatter_slices_lower(type_: TensorType, attrs: Attrs, *tensors: te.Tensor) -> te.Tensor:
     axis = axis_of(attrs["axis"], type_.ndim)
     size = tensors[0].shape[axis]

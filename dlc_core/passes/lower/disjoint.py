@@ -80,14 +80,17 @@ def prove_disjoint(
     always_live: Collection[Buffer] = (),
     written: Collection[Buffer] = (),
     conditions: Sequence[Condition] = (),
+    versions: Collection[Buffer] = (),
 ) -> Proof:
     """Prove that pairs of values are disjoint.
 
     `always_live` are windows on the arena that are live throughout. `written` are those that steps write to.
     `conditions` are those that callers' sizes satisfy. A pair without a proof has a condition on sizes, or
-    None if it overlaps for sizes that callers may pass.
+    None if it overlaps for sizes that callers may pass. `versions` are new values in the memory of inputs,
+    one over the other (see `versions`); they are not checked here.
     """
-    return _Checker(func, arena, functions, always_live, frozenset(written), conditions).run()
+    separate = frozenset(written).difference(versions)
+    return _Checker(func, arena, functions, always_live, separate, conditions).run()
 
 
 class _Checker:
@@ -121,7 +124,7 @@ class _Checker:
         self.disjoint_memo: dict[tuple[_Extent, _Extent], bool] = {}
 
     def run(self) -> Proof:
-        steps = list(_steps(self.func.body))
+        steps = list(steps_in(self.func.body))
         values = self._values(steps)
         active: list[_Entry] = []
         unordered: list[_Entry] = []
@@ -149,7 +152,7 @@ class _Checker:
         """Return the non-empty values in the arena that any step uses."""
         live_ranges: dict[Buffer, tuple[int, int]] = {}
         for number, step in enumerate(steps):
-            for buffer in _buffers_used(step):
+            for buffer in buffers_used(step):
                 root = self._root(buffer)
                 if root is not None:
                     live_ranges[root] = live_ranges.get(root, (number, number))[0], number
@@ -236,7 +239,7 @@ class _Checker:
         callee = self.functions.get(kernel_symbol(call) or "")
         if not isinstance(callee, PrimFunc):
             return False
-        arguments = [_passed_buffer(arg) for arg in call.args]
+        arguments = [passed_buffer(arg) for arg in call.args]
         roots = [None if buffer is None else self._root(buffer) for buffer in arguments]
         allowed = callee.attrs.get(OVERWRITES, ())
         for source, output in allowed:
@@ -314,7 +317,7 @@ def _sample_of(var: Var, index: int) -> int:
     return max(var.bounds.low, min(size, high))
 
 
-def _steps(root: Stmt) -> Iterator[Stmt]:
+def steps_in(root: Stmt) -> Iterator[Stmt]:
     """Yield the statements of an entry in order. Control flow counts as one statement."""
     work = [root]
     while work:
@@ -328,7 +331,7 @@ def _steps(root: Stmt) -> Iterator[Stmt]:
                 yield stmt
 
 
-def _buffers_used(step: Stmt) -> Iterator[Buffer]:
+def buffers_used(step: Stmt) -> Iterator[Buffer]:
     """Yield the buffers that a step reads, writes or passes on. A buffer may occur several times."""
     for stmt in stmts(step):
         if isinstance(stmt, Store):
@@ -339,7 +342,8 @@ def _buffers_used(step: Stmt) -> Iterator[Buffer]:
                     yield part.buffer
 
 
-def _passed_buffer(arg: Expr) -> Buffer | None:
+def passed_buffer(arg: Expr) -> Buffer | None:
+    """The buffer whose address an argument of a kernel call is."""
     if isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], Load):
         return arg.args[0].buffer
     return None
@@ -385,4 +389,4 @@ def _layout(buffer: Buffer, base: Buffer) -> tuple[int, list[int], list[int]] | 
     return int(begin), [int(s) for s in steps if s is not None], [int(n or 0) for n in sizes]
 
 
-__all__ = ["prove_disjoint"]
+__all__ = ["buffers_used", "passed_buffer", "prove_disjoint", "steps_in"]

@@ -36,6 +36,7 @@ from dlc_core.passes.lower.memory_plan import (
 )
 from dlc_core.passes.lower.records import Record
 from dlc_core.passes.lower.results import results_of
+from dlc_core.passes.lower.versions import check_versions
 from dlc_core.passes.lower.views import origin, result_types
 from dlc_core.passes.lower.weights import Constant, Repacked, Weights
 from dlc_core.passes.tir.bounds import prove
@@ -152,8 +153,16 @@ class Emitter:
         sizes = set(func.scalars)
         inside = prove(func, functions, [c.expr() for c in conditions if sizes.issuperset(c.dims)])
         always_live = [self.record.buffer] if self.checked else []
+        versions = [self.buffers[tensor] for tensor in self.plan.steps.taken if tensor in self.buffers]
+        check_versions(func, versions, functions)
         disjoint = prove_disjoint(
-            func, arena, functions, always_live=always_live, written=self.written, conditions=conditions
+            func,
+            arena,
+            functions,
+            always_live=always_live,
+            written=self.written,
+            conditions=conditions,
+            versions=versions,
         )
         unproved = [*inside.open, *disjoint.open]
         func = func.with_attrs(**{BOUNDS: (inside.proved + disjoint.proved, len(unproved))})
@@ -252,7 +261,8 @@ class Emitter:
     def buffer(self, tensor: TensorRef) -> Buffer:
         found = self.buffers.get(tensor)
         if found is None:
-            root, offset = self.plan.steps.root(tensor)
+            steps = self.plan.steps
+            root, offset = steps.root(tensor) if tensor in steps.taken else steps.whole(tensor)
             if root != tensor:
                 base, type_ = self.buffer(root), type_of(tensor)
                 found = Buffer(

@@ -72,11 +72,17 @@ class Steps:
 
     def root(self, tensor: TensorRef) -> tuple[TensorRef, int]:
         """Return the tensor whose memory contains a tensor, and the offset in elements."""
+        tensor, offset = self.whole(tensor)
+        while tensor in self.taken:
+            tensor, more = self.whole(self.taken[tensor])
+            offset += more
+        return tensor, offset
+
+    def whole(self, tensor: TensorRef) -> tuple[TensorRef, int]:
+        """Return the tensor that a tensor is a part of, itself if it is none, and the offset in elements."""
         offset = 0
         while True:
-            if tensor in self.taken:
-                tensor, more = self.taken[tensor], 0
-            elif tensor in self.parts:
+            if tensor in self.parts:
                 tensor, more = self.parts[tensor]
             elif tensor[0].op is BAND:
                 more, tensor = band_offset(tensor[0]) or 0, origin(tensor[0].args[0])
@@ -241,8 +247,9 @@ def results_in_place(
         roots = [steps.root(tensor)[0] for tensor in given]
         for source, output in steps.overwrites.get(n, ()):
             tensor, result = given[source], (n, output - len(given))
-            is_dead = tensor[0] in number and last[tensor] == step and roots.count(tensor) == 1
-            if not is_dead or result in reuses or {tensor, result} & excluded:
+            if result in reuses or {tensor, result} & excluded:
+                continue
+            if tensor[0] not in number or last[tensor] != step or roots.count(tensor) != 1:
                 continue
             if RESULT.choose("over_input", where=f"{step} {source} {output}") == "over_input":
                 reuses[result] = reuses.get(tensor, tensor)

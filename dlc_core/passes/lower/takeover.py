@@ -33,7 +33,9 @@ class Takeover:
     order: tuple[Node, ...]
 
 
-def takeover(function: Function, in_place: Pairs, overwrites: Pairs, windows: Collection[TensorRef]) -> Takeover:
+def takeover(
+    function: Function, in_place: Pairs, overwrites: Pairs, windows: Collection[TensorRef]
+) -> Takeover:
     """Decide which kernels write into the memory of the inputs that a function updates.
 
     `in_place` are pairs that must be one memory, `overwrites` pairs that may be. `windows` are tensors that
@@ -89,7 +91,11 @@ class _Planner:
         arguments = arguments_of(call)
         read = [memory for arg in call.args for memory in tensors_read(arg)]
         if own in read:
-            pairs = [source for source, output in self.overwrites.get(call, ()) if output - len(arguments) == value[1]]
+            pairs = [
+                source
+                for source, output in self.overwrites.get(call, ())
+                if output - len(arguments) == value[1]
+            ]
             if read.count(own) > 1 or not any(arguments[source] == own for source in pairs):
                 return False
         return self.hazards.overwrite(own, call)
