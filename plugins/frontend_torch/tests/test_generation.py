@@ -1,7 +1,6 @@
 """State that graphs change: KV caches, running statistics, optimizers; and generation of text."""
 
 import dlc_frontend_torch.dynamo.part as part_of
-import numpy as np
 import pytest
 import torch
 
@@ -228,36 +227,3 @@ def test_generate_compiles_the_decode_step_by_itself(in_place):
     config = transformers.CompileConfig(backend="dlc", mode=None, fullgraph=False)
     config._compile_all_devices = True
     check_generation(model, prompts()[:3], in_place, compile_config=config)
-
-
-@pytest.mark.slow
-def test_exported_static_cache():
-    """torch.export with a static cache: the cache is an input that each call updates in place."""
-    model = tiny("Llama")
-    executorch = pytest.importorskip(
-        "transformers.integrations.executorch", reason="exports with static caches"
-    )
-    model.generation_config.use_cache = True
-    model.generation_config.cache_implementation = "static"
-    model.generation_config.cache_config = {"batch_size": 1, "max_cache_len": 16}
-    exportable = executorch.TorchExportableModuleWithStaticCache(
-        model, batch_size=1, max_cache_len=16, device=torch.device("cpu")
-    )
-    example = {"input_ids": torch.tensor([[3]]), "cache_position": torch.tensor([0])}
-    with torch.no_grad():
-        program = torch.export.export(exportable, (), example, strict=False)
-    exe = dlc.compile(program, donate={"*cache*": None}, num_threads=1)
-    caches = {
-        value.name: np.zeros(value.type.static_shape(), value.dtype.numpy)
-        for value in exe.inputs
-        if f"{value.name}.new" in {output.name for output in exe.outputs}
-    }
-    prompt = prompts()[0]
-    expected = generated(model, prompt)
-    tokens = prompt[0].tolist()
-    for position in range(expected.shape[1] - 1):
-        feeds = {"input_ids": np.array([[tokens[position]]]), "cache_position": np.array([position])}
-        made = exe.run({**feeds, **caches})
-        if position >= prompt.shape[1] - 1:
-            tokens.append(int(made[exe.outputs[-1].name][0, -1].argmax()))
-    assert tokens == expected[0].tolist()
