@@ -31,8 +31,8 @@ BEGIN = """# Models of PyTorch
 Networks with random weights, imported and compared with eager. Right means that no output differs from that
 of eager by more than 1e-4 of its largest value in float32, for symbolic dims and `torch.compile` with all of
 several sizes, and that 20 losses of SGD differ by at most 1e-3 of each. The numbers are the greatest
-differences, for training of the losses. A dash means that this way does not apply: torch exports no program
-of symbolic dims, or the network is not trained here.
+differences, for training of the losses. A dash means that this way was not run, or does not apply: torch
+exports no program of symbolic dims, or the network is not trained here.
 
 ```bash
 python -m benchmarks.torch_models --json models.json              # and --dynamic, --compile, --training

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from dlc_core.graph.node import Node
@@ -143,7 +144,7 @@ def prod(c: Call, x: Complex, dim: int | None = None, keepdim: bool = False, *, 
     while count > 1:
         half = count // 2
         first, second, rest = (
-            made.map(lambda part, b=begin, e=end: sliced(part, axis, b, e))
+            made.map(partial(sliced, axis=axis, begin=begin, end=end))
             for begin, end in ((0, half), (half, 2 * half), (2 * half, count))
         )
         joined = arithmetic.times(first, second)

@@ -35,7 +35,7 @@ def _gradient(grad: Any, x: Any, y: Any, p: float, distance: Any) -> Any:
 @decomposes("_cdist_backward")
 def cdist_backward(grad: Any, x: Any, y: Any, p: float, distance: Any) -> Any:
     batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    made = _gradient(*(wide(each) for each in (grad, x, y)), p, wide(distance))
+    made = _gradient(wide(grad), wide(x), wide(y), p, wide(distance))
     return made.expand(*batch, *x.shape[-2:]).to(x.dtype).contiguous()
 
 

@@ -30,7 +30,7 @@ def fractional_max_pool(
     spatial = len(counts)
     given = x if x.dim() == spatial + 2 else x.unsqueeze(0)
     images, sizes = given.shape[:2], given.shape[2:]
-    place = None
+    place: Any = None
     for axis, (size, count, window) in enumerate(zip(sizes, counts, kernel, strict=True)):
         # In two dims the first random number is that of the last axis.
         sample = samples[..., spatial - 1 - axis if spatial == 2 else axis].to(x.dtype).unsqueeze(-1)

@@ -149,7 +149,7 @@ def grid_sampler_3d(x: Any, grid: Any, mode: int, padding: int, corners: bool) -
     sizes = x.shape[2:]
     axes = _axes(sizes, grid, mode, padding, corners)
     flat = wide(x).flatten(2)
-    made = None
+    made: Any = None
     for numbers, place, inside in _elements(sizes, axes):
         weight = torch.where(inside, _weight(axes, numbers), 0).to(flat.dtype)
         each = torch.where(inside.unsqueeze(1), _taken(flat, place), 0) * weight.unsqueeze(1)

@@ -152,12 +152,13 @@ class Part:
         output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
         sources = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
         given = {node: index for index, node in enumerate(places)}
-        made = results if isinstance(results, tuple) else (results,)
+        converted = results if isinstance(results, tuple) else (results,)
         self._shared = shared_bases(sources, places)
         self._makers: dict[Node | Complex, Any] = {}
         """The node of torch's graph that has the memory of a result."""
         self._outputs = [
-            self._output(source, value, given, importer) for source, value in zip(sources, made, strict=True)
+            self._output(source, value, given, importer)
+            for source, value in zip(sources, converted, strict=True)
         ]
         self._writes: list[tuple[int, int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = []
         """Arguments that the graph writes to, with the result that is the new value, and how it is found. No
@@ -277,7 +278,7 @@ class Part:
 
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are the same elements in memory."""
-    return one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
+    return bool(one.data_ptr() == other.data_ptr() and one.stride() == other.stride())
 
 
 def _transposed(x: Node | Complex, axes: tuple[int, ...]) -> Node | Complex:
