@@ -124,15 +124,16 @@ def _parsed(program: ExportedProgram, texts: Iterable[str]) -> Iterator[tuple[An
 
 
 def _recorded(program: ExportedProgram) -> Iterator[tuple[Any, str]]:
-    """The guards that the symbols of a program recorded, for versions of torch without texts. Programs that
-    were read from files have none of them.
+    """The guards that the symbols of a program recorded, for torch before 2.9, which has no texts. Programs
+    that were read from files have none of them. torch before 2.8 does not make all of its deferred
+    assertions nodes of the graph; those about sizes of inputs have the key None.
     """
     for place in program.graph.nodes:
         value = place.meta.get("val") if place.op == "placeholder" else None
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
             if isinstance(size, torch.SymInt):
                 env = size.node.shape_env
-                for guard in env.guards:
+                for guard in (*env.guards, *env.deferred_runtime_asserts.get(None, ())):
                     yield guard.expr.xreplace(env.replacements), str(guard.expr)
                 return
 

@@ -11,6 +11,7 @@ import dlc_core as dlc
 from dlc_core.diag import DlcError, RuntimeFailure, UnsupportedError, UsageError
 
 DYNAMIC = Dim.DYNAMIC
+WITH_TEXTS = pytest.mark.skipif(torch.__version__ < "2.9", reason="torch before 2.9 has no texts of guards")
 
 
 def ones(*shape):
@@ -80,7 +81,7 @@ class Counted(torch.nn.Module):
 N = Dim("n", min=2, max=50)
 STATIC = {
     "multiple": (Multiple(), (ones(16, 3),), ({0: DYNAMIC},), (ones(32, 3),),
-                 [((ones(24, 3),), "dim 0 .* of input 'x' is 24"), ((ones(12, 3),), r"x.size\(\)\[0\] % 8")]),
+                 [((ones(24, 3),), "dim 0 .* of input 'x' is 24"), ((ones(12, 3),), r"% 8 == 0")]),
     "relation": (Relation(), (ones(16, 3), ones(8, 2)), ({0: DYNAMIC}, {0: DYNAMIC}),
                  (ones(60, 3), ones(30, 2)),
                  [((ones(16, 3), ones(9, 2)), "input 'x'"), ((ones(72, 3), ones(36, 2)), "< 100")]),
@@ -200,6 +201,7 @@ def test_torch_compile_checks_data():
         compiled(-ones(3))
 
 
+@WITH_TEXTS
 def test_a_guard_that_is_no_integer_arithmetic_is_refused():
     program = torch.export.export(Multiple(), (ones(16, 3),), dynamic_shapes=({0: DYNAMIC},))
     program._guards_code.append("math.trunc(L['x'].size()[0] / 2.5) == 6")
@@ -207,6 +209,7 @@ def test_a_guard_that_is_no_integer_arithmetic_is_refused():
         dlc.compile(program)
 
 
+@WITH_TEXTS
 def test_guards_are_not_executed_as_code(tmp_path):
     program = torch.export.export(Multiple(), (ones(16, 3),), dynamic_shapes=({0: DYNAMIC},))
     program._guards_code.append(f"open({str(tmp_path / 'made')!r}, 'w') is None")

@@ -33,6 +33,7 @@ def flat(results):
 @pytest.mark.filterwarnings("ignore:dropout option adds dropout:UserWarning")
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN:UserWarning")
 def test_exported_layers(kind, options):
+    torch._dynamo.reset()
     torch.manual_seed(0)
     made, more = KINDS[kind]
     layer = made(6, 5, **options, **more).eval()
@@ -50,6 +51,7 @@ def test_exported_layers(kind, options):
 
 def test_the_batch_may_be_symbolic():
     """The number of steps cannot: torch unrolls it while it infers shapes."""
+    torch._dynamo.reset()
     torch.manual_seed(0)
     layer = torch.nn.LSTM(6, 5, bidirectional=True).eval()
     program = torch.export.export(layer, (torch.randn(4, 3, 6),), dynamic_shapes=({1: Dim("batch", max=64)},))

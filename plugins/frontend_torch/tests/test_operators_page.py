@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+import torch
 from dlc_frontend_torch.operators import page
 from dlc_frontend_torch.registry import COMPLEX, CONVERTERS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "torch-operators.md"
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="the page names Core ATen of torch 2.13")
 def test_the_page_has_all_converters():
     assert PAGE.read_text() == page(), (
         "make it: python -m dlc_frontend_torch.operators > docs/torch-operators.md"

@@ -117,9 +117,11 @@ def _scanned(
 
 
 @converter("higher_order.scan")
-def scan(
-    c: Call, combine: Any, init: Sequence[Node], xs: Sequence[Node], additional: Sequence[Any] = ()
-) -> Any:
+def scan(c: Call, combine: Any, init: Sequence[Node], xs: Sequence[Node], *options: Any) -> Any:
+    # torch 2.6 gives the dim and the direction too. Newer versions transpose and flip around the operator.
+    *order, additional = options or ((),)
+    if order not in ([], [0, False]):
+        raise c.unsupported("a scan in reverse or along another dim than the first", hint="use torch 2.7")
     state, stacked = _scanned(c, combine, init, xs, additional, "combine")
     return (*state, *stacked)
 

@@ -151,6 +151,9 @@ def _layers(
 
 @aten("lstm.input")
 def lstm(c: Call, x: Node, hx: Sequence[Node], params: Sequence[Node], *options: object) -> tuple[Node, ...]:
+    out, *states = c.value
+    if states[0].ndim == 4:  # torch before 2.10 infers [layers, 1, batch, hidden], and computes three dims
+        c.value = (out, *(each.squeeze(1) for each in states))
     return _layers(c, LSTM, x, hx, params, *options)  # type: ignore[arg-type]
 
 
