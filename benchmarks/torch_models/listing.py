@@ -34,6 +34,8 @@ several sizes, and that 20 losses of SGD differ by at most 1e-3 of each. The num
 differences, for training of the losses. A dash means that this way was not run, or does not apply: torch
 exports no program of symbolic dims, or the network is not trained here.
 
+<!-- not run: it takes hours, and needs timm, torchvision and transformers -->
+
 ```bash
 python -m benchmarks.torch_models --json models.json              # and --dynamic, --compile, --training
 python -m benchmarks.torch_models --json models.json --page docs/torch-models.md    # writes this page

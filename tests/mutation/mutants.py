@@ -22,7 +22,7 @@ _PACKAGES = {
     "dlc_core.schedule": "loops compute_at block_axes blockize buffers regions reindex reduction padding",
     "dlc_core.op.std": "convolution pool slicing shape indexing window",
     "dlc_core.schedule.rules": "analysis",
-    "dlc_core.schedule.rules.cpu": "contraction rows bands panels maps edges lanes transpose"
+    "dlc_core.schedule.rules.cpu": "contraction rows bands panels maps edges lanes channel_block transpose"
     " loops tile_nest tile_unit dots vector",
     "dlc_core.algorithms": "row_filter.rule winograd.rule strassen.rule attention.cpu_rule",
 }
