@@ -136,6 +136,7 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "low >= 0: bound": "a low end that is 0 at least is its maximum with 0",
             "end <= size: bound": "an end that is the size at most is its minimum with it",
         },
+        "_divide_axis": {"extent <= size: bound": "an axis of one tile has a loop of one iteration"},
     },
     "dlc_core.schedule.padding": {
         "_over": {"extent >= 0: bound": "an extent that is 0 at least is its maximum with 0"},
@@ -180,6 +181,7 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     },
     "dlc_core.op.std.pool": {
         "_overhang": {
+            "(c - 1) * s + e - n: another operator": _BORDER,
             "(c - 1) * s + e - n - b: another operator": _BORDER,
             "c - 1: another operator": _BORDER,
         },
