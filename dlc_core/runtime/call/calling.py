@@ -69,6 +69,23 @@ class InPlace(Checked):
         else:
             hosts = self.destinations(out, arrays, self.plan(sizes))
             outputs = [a if is_plain(a) else empty(a.shape, a.dtype) for a in hosts]
+        self._run_in_arena(arrays, outputs, scalars, size, threads)
+        if out is None:
+            return outputs
+        copy_back(outputs, hosts)
+        return list(out)
+
+    def _run_in_arena(
+        self,
+        arrays: Sequence[Host],
+        outputs: Sequence[Host],
+        scalars: tuple[int, ...],
+        size: int,
+        threads: int,
+    ) -> None:
+        """Run the entry once, with `size` bytes of scratch memory. Raises DlcError if the device or a check
+        reports a failure.
+        """
         arena = self._take_arena(size)
         try:
             buffers = [address(a) for a in arrays]
@@ -83,10 +100,6 @@ class InPlace(Checked):
             raise device_failure(self._device, error) from error
         finally:
             self._arenas.append(arena)
-        if out is None:
-            return outputs
-        copy_back(outputs, hosts)
-        return list(out)
 
     def _call_plan(self, sizes: tuple[Shape, ...]) -> tuple[list[Callable[[], Host]], tuple[int, ...], int]:
         """The functions that create the outputs of a call with these sizes (see `Signature.call_sizes`), its

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import DlcError, UsageError
+from dlc_core.diag import UsageError
 from dlc_core.runtime.call.calling import InPlace
-from dlc_core.runtime.call.checked import Destinations, Host, check_bindable, device_failure
+from dlc_core.runtime.call.checked import Destinations, Host, check_bindable
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.interface.signature import Plan, Signature
 from dlc_core.runtime.memory.host import address, empty
@@ -35,18 +35,7 @@ class Updating(InPlace):
             given[self._source_of[index]] if index in self._source_of else allocate()
             for index, allocate in enumerate(allocators)
         ]
-        arena = self._take_arena(size)
-        try:
-            buffers = [*map(address, given), *map(address, outputs), self._weights_address, arena[1]]
-            self._run(buffers, scalars, threads)
-            if self._has_checks:
-                self.raise_recorded(arena[0])
-        except DlcError:
-            raise
-        except Exception as error:
-            raise device_failure(self._device, error) from error
-        finally:
-            self._arenas.append(arena)
+        self._run_in_arena(given, outputs, scalars, size, threads)
         if out is None or hosts is None:
             return outputs
         for host, result in zip(hosts, outputs, strict=True):
