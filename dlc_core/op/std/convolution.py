@@ -30,7 +30,9 @@ from dlc_core.op.std.window import (
     array_channels_first,
     array_in_layout,
     channels_first,
+    in_kernel_layout,
     in_layout,
+    kernel_dims,
     static_dim,
     windows,
 )
@@ -62,23 +64,19 @@ class Conv:
         return self.outputs // self.groups
 
 
-def _kernel_shape(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
-    """A kernel's shape with its two channel dims first, in the order of the layout's name."""
-    return (shape[-2], shape[-1], *shape[:-2]) if layout.startswith("X") else tuple(shape)
-
-
 def conv_sizes(
     x_shape: Sequence[Dim], w_shape: Sequence[Dim], attrs: Attrs, *, transposed: bool = False
 ) -> Conv:
     """Check the shapes and return the sizes of the convolution."""
     batch, channels, *sizes = channels_first([dim(d) for d in x_shape], attrs["layout"])
-    kernel = _kernel_shape(w_shape, attrs["kernel_layout"])
-    window = Window.of([static_dim(k, "the window") for k in kernel[2:]], attrs)
+    outer, inner, taps = kernel_dims(w_shape, attrs["kernel_layout"])
+    window = Window.of([static_dim(k, "the window") for k in taps], attrs)
     groups = attrs["groups"]
-    first, second = (static_dim(k, "the number of channels") for k in kernel[:2])
-    if attrs["kernel_layout"] == "XIO" and not transposed:
-        first, second = second, first
-    inputs, outputs = (first, second * groups) if transposed else (second * groups, first)
+    outputs, inputs = (static_dim(k, "the number of channels") for k in (outer, inner))
+    if transposed:
+        outputs *= groups
+    else:
+        inputs *= groups
     if groups < 1 or inputs % max(groups, 1) or outputs % max(groups, 1):
         raise fail(f"{inputs} input and {outputs} output channels do not split into {groups} groups")
     merge_dims(channels, inputs, "the channels of input and kernel")
@@ -120,8 +118,8 @@ def _accumulating(x: NDArray, w: NDArray, out_dtype: DType | None) -> tuple[NDAr
 def _conv_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **attrs: Any) -> NDArray:
     conv = conv_sizes(x.shape, w.shape, attrs)
     wide, weights = _accumulating(x, w, attrs["out_dtype"])
-    if attrs["kernel_layout"] == "XIO":
-        weights = np.moveaxis(weights, (-1, -2), (0, 1))
+    outer, inner, tap_axes = kernel_dims(range(w.ndim), attrs["kernel_layout"])
+    weights = weights.transpose(outer, inner, *tap_axes)
     first = array_channels_first(wide, attrs["layout"])
     window = conv.window
     first = np.pad(first, [(0, 0), (0, 0), *zip(window.before, window.after, strict=True)])
@@ -194,10 +192,9 @@ def _contract(
         if transposed:
             flipped = [k - 1 - r.var for k, r in zip(window.kernel, taps, strict=True)]
             local = oc if conv.groups == 1 else oc % conv.group_outputs
-            where = (*flipped, channel, local) if kernel_layout == "XIO" else (channel, local, *flipped)
+            where = in_kernel_layout(local, channel, flipped, kernel_layout)
         else:
-            tap = [r.var for r in taps]
-            where = (*tap, ic, oc) if kernel_layout == "XIO" else (oc, ic, *tap)
+            where = in_kernel_layout(oc, ic, [r.var for r in taps], kernel_layout)
         return te.sum(cast_to(wide, element) * cast_to(wide, w[where]), axis=[*taps, *inner])
 
     return compute(type_.shape, body, name)
@@ -384,8 +381,8 @@ def _transpose_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 def _transpose_reference(x: NDArray, w: NDArray, bias: NDArray | None = None, **attrs: Any) -> NDArray:
     conv = conv_sizes(x.shape, w.shape, attrs, transposed=True)
     wide, weights = _accumulating(x, w, attrs["out_dtype"])
-    if attrs["kernel_layout"] == "XIO":
-        weights = np.moveaxis(weights, (-2, -1), (0, 1))
+    outer, inner, tap_axes = kernel_dims(range(w.ndim), attrs["kernel_layout"])
+    weights = weights.transpose(inner, outer, *tap_axes)
     first = array_channels_first(wide, attrs["layout"])
     window = conv.window
     final = [static_dim(s, "the output") for s in _transposed_sizes(conv, attrs)]

@@ -29,15 +29,12 @@ from dlc_core.op.std.window import (
     Window,
     array_channels_first,
     channels_first,
+    in_kernel_layout,
     in_layout,
+    kernel_dims,
     static_dim,
     windows,
 )
-
-
-def _in_kernel_layout(outer: Any, inner: Any, window: Sequence[Any], layout: str) -> tuple[Any, ...]:
-    """Indices or sizes of weights, in the order of a kernel layout."""
-    return (*window, inner, outer) if layout == "XIO" else (outer, inner, *window)
 
 
 def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -56,7 +53,7 @@ def _infer(types: Sequence[Type], attrs: Attrs) -> Type:
     inner, outer = (static_dim(each, "the number of channels") for each in (channels, outputs))
     if groups < 1 or inner % max(groups, 1) or outer % max(groups, 1):
         raise fail(f"{inner} input and {outer} output channels do not split into {groups} groups")
-    shape = _in_kernel_layout(outer, inner // groups, window.kernel, attrs["kernel_layout"])
+    shape = in_kernel_layout(outer, inner // groups, window.kernel, attrs["kernel_layout"])
     return TensorType(shape, product_dtype(x.dtype, grad.dtype, None))
 
 
@@ -74,7 +71,7 @@ def _reference(x: NDArray, grad: NDArray, **attrs: Any) -> NDArray:
         )
     ]
     made = np.concatenate(parts)
-    return np.moveaxis(made, (0, 1), (-1, -2)) if attrs["kernel_layout"] == "XIO" else made
+    return np.transpose(made, in_kernel_layout(0, 1, range(2, made.ndim), attrs["kernel_layout"]))
 
 
 def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, grad: te.Tensor) -> te.Tensor:
@@ -83,17 +80,14 @@ def _lower(type_: TensorType, attrs: Attrs, x: te.Tensor, grad: te.Tensor) -> te
     source = padded(x, before, after, 0)
     batch, outputs, *counts = channels_first([dim(d) for d in grad.shape], layout)
     outputs_of_group = static_dim(outputs, "the number of channels") // groups
+    _, inputs, _ = kernel_dims(type_.shape, attrs["kernel_layout"])
     axes = [te.reduce_axis(size, name) for size, name in zip((batch, *counts), ("n", "y0", "y1", "y2"))]
     wide = accumulator(type_.dtype)
 
     def body(*i: Expr) -> te.tensor.Reduction:
-        if attrs["kernel_layout"] == "XIO":
-            *taps, inner, outer = i
-        else:
-            outer, inner, *taps = i
+        outer, inner, taps = kernel_dims(i, attrs["kernel_layout"])
         sample, *pixel = (axis.var for axis in axes)
         steps = zip(pixel, window.strides, taps, window.dilation, strict=True)
-        inputs = type_.shape[-2] if attrs["kernel_layout"] == "XIO" else type_.shape[1]
         group = const(0) if groups == 1 else outer // outputs_of_group
         element = source[
             in_layout((sample, group * inputs + inner, *(p * s + t * d for p, s, t, d in steps)), layout)

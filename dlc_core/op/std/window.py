@@ -110,6 +110,21 @@ def array_in_layout(x: NDArray, layout: str) -> NDArray:
     return np.moveaxis(x, 1, -1) if layout == "NXC" else x
 
 
+def in_kernel_layout(outputs: T, inputs: T, taps: Sequence[T], layout: str) -> tuple[T, ...]:
+    """Sizes or indices of a kernel in the order of its layout: OIX, IOX or XIO."""
+    if layout == "XIO":
+        return (*taps, inputs, outputs)
+    return (outputs, inputs, *taps) if layout == "OIX" else (inputs, outputs, *taps)
+
+
+def kernel_dims(dims: Sequence[T], layout: str) -> tuple[T, T, tuple[T, ...]]:
+    """The outputs, the inputs and the window among a kernel's dims: the inverse of `in_kernel_layout`."""
+    if layout == "XIO":
+        return dims[-1], dims[-2], tuple(dims[:-2])
+    first, second, *taps = dims
+    return (first, second, tuple(taps)) if layout == "OIX" else (second, first, tuple(taps))
+
+
 def windows(x: NDArray, window: Window, counts: Sequence[int]) -> NDArray:
     """The view [n, c, counts…, kernel…] of a padded array [n, c, spatial…]."""
     rank = len(counts)
