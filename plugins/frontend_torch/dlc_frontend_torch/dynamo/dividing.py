@@ -16,7 +16,8 @@ from torch.fx import GraphModule
 from torch.fx.passes.split_module import split_module
 
 from dlc_frontend_torch.dynamo.options import Options
-from dlc_frontend_torch.dynamo.part import Part, Unsupported
+from dlc_frontend_torch.dynamo.part import Part
+from dlc_frontend_torch.dynamo.unsupported import Unsupported
 
 
 def divided(

@@ -17,8 +17,9 @@ from torch.fx import GraphModule
 from dlc_core.diag import DlcError
 from dlc_frontend_torch.dynamo.dividing import divided
 from dlc_frontend_torch.dynamo.options import Options
-from dlc_frontend_torch.dynamo.part import Part, Unsupported
+from dlc_frontend_torch.dynamo.part import Part
 from dlc_frontend_torch.dynamo.report import Fallback, Graph, add
+from dlc_frontend_torch.dynamo.unsupported import Unsupported
 from dlc_frontend_torch.locating import op_name, span_of
 
 MAX_REPACKED = 3

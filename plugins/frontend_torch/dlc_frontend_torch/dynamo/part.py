@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,12 +10,11 @@ import numpy as np
 import sympy
 import torch
 from torch.fx import GraphModule
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from dlc_core import driver
-from dlc_core.diag import DlcError, UnsupportedError
+from dlc_core.diag import UnsupportedError
 from dlc_core.graph.dims import CONDITIONS
-from dlc_core.graph.node import CONST, Function, GraphContext, Node, make_tuple, param, using_context
+from dlc_core.graph.node import Function, GraphContext, Node, make_tuple, param, using_context
 from dlc_core.graph.updates import UPDATES
 from dlc_core.ir.conditions import Condition
 from dlc_core.ir.dtype import DType
@@ -27,21 +26,16 @@ from dlc_core.runtime.executable import Executable
 from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.dynamo.drawing import Draw
+from dlc_frontend_torch.dynamo.images import saved_images
 from dlc_frontend_torch.dynamo.options import Options
-from dlc_frontend_torch.dynamo.sizes import Sizes
-from dlc_frontend_torch.dynamo.views import Views, base_of, permutation, shared_bases
+from dlc_frontend_torch.dynamo.results import Results
+from dlc_frontend_torch.dynamo.sizes import Sizes, ranges_of, symbols_of
+from dlc_frontend_torch.dynamo.unsupported import Unsupported
+from dlc_frontend_torch.dynamo.views import permutation
 from dlc_frontend_torch.guards import unknown_conditions
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
 from dlc_frontend_torch.weights import as_array, as_operand, as_tensor
-
-
-class Unsupported(Exception):
-    """Nodes that dlc cannot run: `problems` has each with its error, `combined` is one error for all."""
-
-    def __init__(self, problems: Sequence[tuple[Any, DlcError]], combined: DlcError) -> None:
-        super().__init__(str(combined))
-        self.problems, self.combined = problems, combined
 
 
 class Part:
@@ -66,11 +60,11 @@ class Part:
         arguments: Sequence[Any] | None = None,
         saved: int | None = None,
     ) -> None:
-        self._arguments, self._saved = arguments, _images(module, saved)
+        self._arguments, self._images = arguments, saved_images(module, saved)
         places = [node for node in module.graph.nodes if node.op == "placeholder"]
         examples = [node.meta.get("val") for node in places]
         own = Sizes(examples)
-        self.outer = [s for s in sorted(_symbols_of(module), key=str) if s in known and not own.knows(s)]
+        self.outer = [s for s in sorted(symbols_of(module), key=str) if s in known and not own.knows(s)]
         self._sizes = Sizes(examples, self.outer)
         with using_context(GraphContext()):
             self._import(module, places, static)
@@ -103,7 +97,7 @@ class Part:
             raise Unsupported([(node, error)], error)
 
     def _import(self, module: GraphModule, places: Sequence[Any], static: Mapping[int, Any]) -> None:
-        symbols = Symbols(_ranges(places))
+        symbols = Symbols(ranges_of(places))
         importer = Importer(module, symbols, importers_for(), self._drawn)
         self._draws: list[Draw] = []
         self._params: list[Node] = []
@@ -137,7 +131,7 @@ class Part:
             else:
                 values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
         bare = {d for own in self._params for d in own.shape if isinstance(d, Var)}
-        for symbol in sorted(_symbols_of(module), key=str):
+        for symbol in sorted(symbols_of(module), key=str):
             dim = symbols.symbol(symbol)
             if self._sizes.knows(symbol) and isinstance(dim, Var) and dim not in bare:
                 # No shape has the dim itself: an array without elements does.
@@ -148,26 +142,16 @@ class Part:
         self._conditions = importer.conditions
         if importer.problems:
             raise Unsupported(importer.problems, importer.combined())
-        self._nodes = importer.check_results()
         output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
         sources = output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+        found = Results(importer, self._sizes, places, self._images)
+        self._outputs = found.outputs(sources, results if isinstance(results, tuple) else (results,))
         given = {node: index for index, node in enumerate(places)}
-        converted = results if isinstance(results, tuple) else (results,)
-        self._shared = shared_bases(sources, places)
-        self._makers: dict[Node | Complex, Any] = {}
-        """The node of torch's graph that has the memory of a result."""
-        self._outputs = [
-            self._output(source, value, given, importer)
-            for source, value in zip(sources, converted, strict=True)
+        self._writes = [
+            (given[target], *found.written(importer.resolve(value))) for target, value in importer.writes
         ]
-        self._writes: list[tuple[int, int, Callable[[Sequence[torch.Tensor]], torch.Tensor]]] = []
-        """Arguments that the graph writes to, with the result that is the new value, and how it is found. No
-        output is this result: it may be in the argument's memory.
-        """
-        for target, value in importer.writes:
-            made_new, position = importer.resolve(value), len(self._nodes)
-            self._nodes.append(made_new.packed() if isinstance(made_new, Complex) else made_new)
-            self._writes.append((given[target], position, self._taken(made_new, position)))
+        """Arguments that the graph writes to, with the result that is the new value, and how it is found."""
+        self._nodes = found.nodes
 
     def _updates(self) -> dict[str, Any]:
         """The attribute for inputs that the graph changes: they are updated in place."""
@@ -186,58 +170,6 @@ class Part:
         self._inputs.append(self._count + len(self._draws))
         self._draws.append(Draw(node, self._sizes))
         return own
-
-    def _computed(self, value: Node | Complex) -> Callable[[Sequence[torch.Tensor]], torch.Tensor]:
-        """Make a value a result of the compiled code. Returns how it is found among the results."""
-        node = value.packed() if isinstance(value, Complex) else value
-        if node not in self._nodes:
-            self._nodes.append(node)
-        return self._taken(value, self._nodes.index(node))
-
-    @staticmethod
-    def _taken(value: Node | Complex, position: int) -> Callable[[Sequence[torch.Tensor]], torch.Tensor]:
-        """How a value is found among the results, of which it is the one at a position."""
-        if isinstance(value, Complex):
-            return lambda results: torch.view_as_complex(results[position])
-        return lambda results: results[position]
-
-    def _output(
-        self, source: Any, value: Any, given: Mapping[Any, int], importer: Importer
-    ) -> Callable[..., Any]:
-        """How an output is found from the arguments and the results of a call."""
-        base, steps = base_of(source, self._shared)
-        if steps:
-            try:
-                view = Views(steps, self._sizes)
-            except KeyError as unknown:
-                error = UnsupportedError(f"a view whose size {unknown} depends on data is a result")
-                raise Unsupported([(source, error)], error) from None
-            of = self._output(base, importer.values[base], given, importer)
-            return lambda arguments, results: view(of(arguments, results), arguments)
-        if source in given and isinstance(source, torch.fx.Node):
-            index = given[source]
-            return lambda arguments, results: arguments[index]
-        if isinstance(value, (Node, Complex)):
-            if isinstance(value, Node) and value.op is CONST:
-                kept = as_tensor(value.attrs["value"].data, value.dtype).clone()
-                return lambda arguments, results: kept.clone()
-            if source in self._saved and isinstance(value, Node):
-                last = self._computed(std.transpose(value, axes=(0, *range(2, len(value.shape)), 1)))
-                return lambda arguments, results: last(results).movedim(-1, 1)
-            take = self._computed(value)
-            if isinstance(source, torch.fx.Node) and not isinstance(source.meta.get("val"), torch.Tensor):
-                return lambda arguments, results: take(results).item()
-            if self._makers.setdefault(value, source) is not source:
-                # dlc computes equal values once. In torch they have memory of their own.
-                return lambda arguments, results: take(results).clone()
-            return lambda arguments, results: take(results)
-        size = source.meta.get("val") if isinstance(source, torch.fx.Node) else source
-        if isinstance(size, torch.SymInt):
-            if all(self._sizes.knows(symbol) for symbol in size.node.expr.free_symbols):
-                return lambda arguments, results: self._sizes.value(size, arguments)
-            take = self._computed(std.dims_tensor(dims=(importer.symbols.dim(size),)))  # data decide it
-            return lambda arguments, results: int(take(results))
-        return lambda arguments, results: size
 
     def _in_order(self, index: int, argument: torch.Tensor) -> torch.Tensor:
         order = self._orders.get(index)
@@ -292,58 +224,4 @@ def _check_known(main: Function, conditions: Sequence[tuple[Any, Condition]]) ->
         raise Unsupported(unknown, unknown[0][1])
 
 
-def _images(module: GraphModule, saved: int | None) -> set[Any]:
-    """The outputs from number `saved` on that are images: results of convolutions, and of operators that keep
-    their dims and channels. Other outputs are none, so that nothing is computed twice.
-    """
-    if saved is None:
-        return set()
-    found: set[Any] = set()
-    for node in module.graph.nodes:
-        shape: tuple[Any, ...] = tuple(getattr(node.meta.get("val"), "shape", ()))
-        if node.op == "call_function" and len(shape) > 3:
-            same = any(
-                _channels(each) == (len(shape), shape[1]) for each in node.all_input_nodes if each in found
-            )
-            if same or node.target is torch.ops.aten.convolution.default:
-                found.add(node)
-        elif isinstance(node.meta.get("val"), (tuple, list)) and found.intersection(node.all_input_nodes):
-            found.add(node)
-    output = next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0]
-    return found.intersection(output[saved:]).difference(output[:saved])
-
-
-def _channels(node: Any) -> tuple[Any, Any]:
-    """The rank and the number of channels of an image, or of the first of several results."""
-    value = node.meta["val"]
-    shape = (value[0] if isinstance(value, (tuple, list)) else value).shape
-    return len(shape), shape[1]
-
-
-def _symbols_of(module: GraphModule) -> set[sympy.Symbol]:
-    """The symbols in the sizes of a graph's values."""
-    found: set[sympy.Symbol] = set()
-    for node in module.graph.nodes:
-        value = node.meta.get("val")
-        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-        for size in sizes:
-            if isinstance(size, torch.SymInt):
-                found |= size.node.expr.free_symbols
-    return found
-
-
-def _ranges(places: Sequence[Any]) -> Mapping[Any, Any]:
-    """The ranges of the symbols of a graph that sizes of inputs have, which torch guards. Those of symbols
-    that depend on data are only what was traced.
-    """
-    for place in places:
-        value = place.meta.get("val")
-        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-        for size in sizes:
-            if isinstance(size, torch.SymInt):
-                known = size.node.shape_env.var_to_range
-                return {s: r for s, r in known.items() if not symbol_is_type(s, SymT.UNBACKED_INT)}
-    return {}
-
-
-__all__ = ["Part", "Unsupported"]
+__all__ = ["Part"]

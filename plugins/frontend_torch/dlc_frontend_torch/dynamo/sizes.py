@@ -1,12 +1,14 @@
-"""Sizes of a call: the values of a graph's symbols, from the shapes and numbers that it is called with."""
+"""Symbols of a graph's sizes: `Sizes` finds their values in the shapes and numbers of a call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
+from torch.fx import GraphModule
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 
 class Sizes:
@@ -47,4 +49,32 @@ class Sizes:
         return int(arguments[index] if axis < 0 else arguments[index].shape[axis])
 
 
-__all__ = ["Sizes"]
+def symbols_of(module: GraphModule) -> set[sympy.Symbol]:
+    """The symbols in the sizes of a graph's values."""
+    found: set[sympy.Symbol] = set()
+    for node in module.graph.nodes:
+        for size in _sizes_in(node):
+            if isinstance(size, torch.SymInt):
+                found |= size.node.expr.free_symbols
+    return found
+
+
+def ranges_of(places: Sequence[Any]) -> Mapping[Any, Any]:
+    """The ranges of the symbols of a graph that sizes of inputs have, which torch guards. Those of symbols
+    that depend on data are only what was traced.
+    """
+    for place in places:
+        for size in _sizes_in(place):
+            if isinstance(size, torch.SymInt):
+                known = size.node.shape_env.var_to_range
+                return {s: r for s, r in known.items() if not symbol_is_type(s, SymT.UNBACKED_INT)}
+    return {}
+
+
+def _sizes_in(node: Any) -> Sequence[Any]:
+    """The sizes of a node's tensor, or its number."""
+    value = node.meta.get("val")
+    return value.shape if isinstance(value, torch.Tensor) else (value,)
+
+
+__all__ = ["Sizes", "ranges_of", "symbols_of"]
