@@ -7,6 +7,7 @@ last dim of 2, the real and the imaginary part. That is their layout in memory, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -60,6 +61,12 @@ def unpacked(x: Node) -> Complex:
     return Complex(part(0), part(1))
 
 
+def transposed(x: Node | Complex, axes: Sequence[int]) -> Node | Complex:
+    """The tensor with its dims in another order."""
+    by_axes = partial(std.transpose, axes=tuple(axes))
+    return x.map(by_axes) if isinstance(x, Complex) else by_axes(x)
+
+
 def part_of(dtype: torch.dtype) -> DType | None:
     """dlc's dtype for a dtype of torch; for a complex one that of its parts. None if there is none."""
     return of_torch(PARTS.get(dtype, dtype))
@@ -81,4 +88,4 @@ def stand_in(dtype: torch.dtype, shape: Sequence[Dim]) -> Node | Complex:
     return param("unknown", type_)
 
 
-__all__ = ["PARTS", "Complex", "border_type", "part_of", "stand_in", "unpacked"]
+__all__ = ["PARTS", "Complex", "border_type", "part_of", "stand_in", "transposed", "unpacked"]

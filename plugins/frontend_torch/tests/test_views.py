@@ -72,3 +72,25 @@ def test_outputs_share_memory_as_in_eager(name, gradients):
         found.append(results)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one.ne(0), other.ne(0))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_saved_results_and_views_of_them_may_be_transposed(dynamic):
+    """A saved result of attention lies in memory as torch has it, because a view of it is saved too."""
+    torch._dynamo.reset()
+    project = torch.nn.Linear(8, 8)
+
+    def f(x, y):
+        heads = x.view(*x.shape[:2], 2, 4).transpose(1, 2)
+        found = torch.nn.functional.scaled_dot_product_attention(heads, heads * y, heads)
+        return project(found.transpose(1, 2).reshape(x.shape))
+
+    run = torch.compile(f, backend="dlc", dynamic=dynamic, options={"fallback": False})
+    for length in (5, 6) if dynamic else (5,):
+        results = []
+        for each in (f, run):
+            x, y = torch.linspace(-1, 1, 16 * length).view(2, length, 8).requires_grad_(), torch.ones(())
+            each(x, y).square().sum().backward()
+            results.append([x.grad, project.weight.grad])
+            project.zero_grad()
+        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,8 @@ from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
-from dlc_core.op import std
 from dlc_core.runtime.executable import Executable
-from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
+from dlc_frontend_torch.complex_value import border_type, transposed, unpacked
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.dynamo.drawing import Draw
 from dlc_frontend_torch.dynamo.images import saved_images
@@ -31,7 +29,7 @@ from dlc_frontend_torch.dynamo.options import Options
 from dlc_frontend_torch.dynamo.results import Results
 from dlc_frontend_torch.dynamo.sizes import Sizes, ranges_of, symbols_of
 from dlc_frontend_torch.dynamo.unsupported import Unsupported
-from dlc_frontend_torch.dynamo.views import permutation
+from dlc_frontend_torch.dynamo.views import inverse, permutation
 from dlc_frontend_torch.guards import unknown_conditions
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.symbols import Symbols
@@ -126,7 +124,7 @@ class Part:
                 made = unpacked(own) if value.is_complex() else own
                 if order is not None:
                     self._orders[index] = order
-                    made = _transposed(made, tuple(map(order.index, range(len(order)))))
+                    made = transposed(made, inverse(order))
                 values.append(made)
             else:
                 values.append(symbols.dim(value) if isinstance(value, torch.SymInt) else value)
@@ -211,10 +209,6 @@ class Part:
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are the same elements in memory."""
     return bool(one.data_ptr() == other.data_ptr() and one.stride() == other.stride())
-
-
-def _transposed(x: Node | Complex, axes: tuple[int, ...]) -> Node | Complex:
-    return x.map(partial(std.transpose, axes=axes)) if isinstance(x, Complex) else std.transpose(x, axes=axes)
 
 
 def _check_known(main: Function, conditions: Sequence[tuple[Any, Condition]]) -> None:

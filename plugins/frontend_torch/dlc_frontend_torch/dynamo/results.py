@@ -10,10 +10,10 @@ import torch
 from dlc_core.diag import UnsupportedError
 from dlc_core.graph.node import CONST, Node
 from dlc_core.op import std
-from dlc_frontend_torch.complex_value import Complex
+from dlc_frontend_torch.complex_value import Complex, transposed
 from dlc_frontend_torch.dynamo.sizes import Sizes
 from dlc_frontend_torch.dynamo.unsupported import Unsupported
-from dlc_frontend_torch.dynamo.views import Views, base_of, shared_bases
+from dlc_frontend_torch.dynamo.views import Views, base_of, inverse, permutation, reshaped_bases, shared_bases
 from dlc_frontend_torch.importer import Importer
 from dlc_frontend_torch.weights import as_tensor
 
@@ -37,6 +37,7 @@ class Results:
         self._importer, self._sizes, self._images = importer, sizes, images
         self._places = {node: index for index, node in enumerate(places)}
         self._shared: set[Any] = set()
+        self._reshaped: set[Any] = set()
         self._makers: dict[Node | Complex, Any] = {}
         """The node of torch's graph that has the memory of a result."""
 
@@ -47,6 +48,7 @@ class Results:
         Raises Unsupported for a view whose size depends on data.
         """
         self._shared = shared_bases(sources, list(self._places))
+        self._reshaped = reshaped_bases(sources, self._shared)
         return [self._output(source, value) for source, value in zip(sources, values, strict=True)]
 
     def written(self, value: Node | Complex) -> tuple[int, Take]:
@@ -96,9 +98,10 @@ class Results:
         if isinstance(value, Node) and value.op is CONST:
             kept = as_tensor(value.attrs["value"].data, value.dtype).clone()
             return lambda arguments, results: kept.clone()
-        if source in self._images and isinstance(value, Node):
-            last = self._computed(std.transpose(value, axes=(0, *range(2, len(value.shape)), 1)))
-            return lambda arguments, results: last(results).movedim(-1, 1)
+        order = self._order(source)
+        if order is not None:
+            ordered, axes = self._computed(transposed(value, order)), inverse(order)
+            return lambda arguments, results: ordered(results).permute(axes)
         take = self._computed(value)
         if isinstance(source, torch.fx.Node) and not isinstance(source.meta.get("val"), torch.Tensor):
             return lambda arguments, results: take(results).item()
@@ -106,6 +109,17 @@ class Results:
             # dlc computes equal values once. In torch they have memory of their own.
             return lambda arguments, results: take(results).clone()
         return lambda arguments, results: take(results)
+
+    def _order(self, source: Any) -> tuple[int, ...] | None:
+        """The order of the dims in memory, if it is not that of the shape. Tensors that other outputs
+        are views of have torch's own order, which the views need.
+        """
+        if source in self._reshaped:
+            return permutation(source.meta["val"])
+        if source in self._images:
+            rank = len(source.meta["val"].shape)
+            return 0, *range(2, rank), 1
+        return None
 
 
 def _taken(value: Node | Complex, position: int) -> Take:

@@ -15,6 +15,8 @@ import torch
 
 from dlc_frontend_torch.dynamo.sizes import Sizes
 
+_SAME = (torch.ops.aten.alias.default, torch.ops.aten.detach.default)
+
 
 def base_of(node: Any, shared: Container[Any] = ()) -> tuple[Any, list[Any]]:
     """The node that a view is one of, and the view operators from there on, in order.
@@ -37,6 +39,16 @@ def shared_bases(sources: Sequence[Any], places: Sequence[Any]) -> set[Any]:
     """The nodes whose memory several outputs have, or an output and an input."""
     roots = [_root(each) for each in dict.fromkeys(sources) if isinstance(each, torch.fx.Node)]
     return {*places, *(root for root, count in Counter(roots).items() if count > 1)}
+
+
+def reshaped_bases(sources: Sequence[Any], shared: Container[Any]) -> set[Any]:
+    """The nodes of `shared` that an output views with another shape or order of dims."""
+    found = set()
+    for source in sources:
+        root, steps = base_of(source, shared)
+        if any(step.target not in _SAME for step in steps):
+            found.add(root)
+    return found
 
 
 def _root(node: Any) -> Any:
@@ -71,17 +83,30 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def permutation(value: torch.Tensor) -> tuple[int, ...] | None:
-    """The order of the dims in which a dense tensor lies in memory; None if it is contiguous or not dense."""
+    """The order of the dims in which a dense tensor lies in memory; None if it is contiguous or not dense in
+    some calls.
+    """
     sizes, strides = tuple(value.shape), tuple(value.stride())
-    if not all(isinstance(each, int) for each in (*sizes, *strides)) or 0 in sizes:
+    hints = [(-_hint(stride), -_hint(size)) for size, stride in zip(sizes, strides)]
+    if any(_same(size, 0) for size in sizes):
         return None
-    order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], -sizes[axis])))
-    expected = 1
+    order = tuple(sorted(range(len(sizes)), key=hints.__getitem__))
+    expected: Any = 1
     for axis in reversed(order):
-        if sizes[axis] != 1 and strides[axis] != expected:
+        if not _same(sizes[axis], 1) and not _same(strides[axis], expected):
             return None
-        expected *= sizes[axis]
+        expected = expected * sizes[axis]
     return None if order == tuple(range(len(sizes))) else order
+
+
+def _hint(size: Any) -> int:
+    """A size in the traced call; 0 if data decide it."""
+    return size if isinstance(size, int) else size.node.hint or 0
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    return tuple(map(order.index, range(len(order))))
 
 
 class Views:
@@ -122,4 +147,4 @@ class Views:
         return self._sizes.value(given, arguments) if isinstance(given, torch.SymInt) else given
 
 
-__all__ = ["Views", "base_of", "permutation", "shared_bases"]
+__all__ = ["Views", "base_of", "inverse", "permutation", "reshaped_bases", "shared_bases"]
