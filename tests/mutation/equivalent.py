@@ -181,9 +181,14 @@ EQUIVALENT: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     },
     "dlc_core.op.std.pool": {
         "_overhang": {
-            "(c - 1) * s + e - n: another operator": _BORDER,
-            "(c - 1) * s + e - n - b: another operator": _BORDER,
+            "(c - 1) * s + (t - 1) * d + 1 - n: another operator": _BORDER,
+            "(c - 1) * s + (t - 1) * d + 1 - n - b: another operator": _BORDER,
             "c - 1: another operator": _BORDER,
+            "t - 1: another operator": _BORDER,
+        },
+        "_taps": {
+            "(size - 1 + window.before[axis]) // window.dilation[axis] + 1: constant + 1": _BORDER,
+            "size - 1: another operator": _BORDER,
         },
         "_counts_of_padded": {
             "(c - 1) * s + e - n: another operator": _BORDER,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dlc_core import te
 from dlc_core.graph.node import Node
-from dlc_core.ir.expr import Expr, as_expr, cast_to, const, maximum, minimum
+from dlc_core.ir.expr import Expr, as_expr, cast_to, const, const_value, maximum, minimum
 from dlc_core.ir.types import Dim, TensorType, dim
 from dlc_core.op.declare import (
     FLOATS,
@@ -23,7 +23,7 @@ from dlc_core.op.declare import (
     op,
     tensor_types,
 )
-from dlc_core.op.infer import Attrs, check_rank, fail, of_input
+from dlc_core.op.infer import Attrs, check_rank, dim_min, fail, of_input
 from dlc_core.op.lower import compute, compute_type, narrow, padded, rounded, widen
 from dlc_core.op.samples import wrong_dtype
 from dlc_core.op.std.reduce import REDUCE_MAX, REDUCE_MEAN, lowest
@@ -51,6 +51,9 @@ _ATTRS = (
     LAYOUT,
 )
 
+LONG = 16
+"""The length from which windows of `ceil_mode` over symbolic sizes end with the input."""
+
 
 def _sizes(x_shape: Sequence[Dim], attrs: Attrs) -> tuple[Window, tuple[Dim, ...], tuple[Dim, ...]]:
     """(window, spatial sizes of the input, spatial sizes of the result)."""
@@ -68,26 +71,39 @@ def _infer(x: TensorType, attrs: Attrs) -> TensorType:
     return TensorType(in_layout((first[0], first[1], *counts), attrs["layout"]), x.dtype)
 
 
+def _taps(window: Window, sizes: Sequence[Dim]) -> list[Dim]:
+    """The elements of a window that may lie inside the input, along each dim.
+
+    If the size is symbolic, this is an expression for long windows only: a constant is faster, and the
+    elements of a short window outside the input are few.
+    """
+    taps: list[Dim] = list(window.kernel)
+    for axis, size in enumerate(sizes):
+        if window.kernel[axis] > LONG and const_value(size) is None:
+            taps[axis] = dim_min(
+                window.kernel[axis], (size - 1 + window.before[axis]) // window.dilation[axis] + 1
+            )
+    return taps
+
+
 def _overhang(
-    window: Window, sizes: Sequence[Dim], counts: Sequence[Dim], ceil_mode: bool
+    window: Window, sizes: Sequence[Dim], counts: Sequence[Dim], taps: Sequence[Dim]
 ) -> tuple[Dim, ...]:
-    """The extra padding that the last windows need."""
-    if not ceil_mode:
-        return window.after
-    ends = zip(counts, window.strides, window.extents, sizes, window.before, strict=True)
-    return tuple(dim(as_expr((c - 1) * s + e - n - b)) for c, s, e, n, b in ends)
+    """The padding that the last windows of `ceil_mode` need at the ends. It may be negative."""
+    ends = zip(counts, window.strides, taps, window.dilation, sizes, window.before, strict=True)
+    return tuple(dim(as_expr((c - 1) * s + (t - 1) * d + 1 - n - b)) for c, s, t, d, n, b in ends)
 
 
 def _windows(x: NDArray, attrs: Attrs, value: Any) -> NDArray:
     """The windows [n, c, counts…, kernel…] of a padded array."""
     window, sizes, counts = _sizes(x.shape, attrs)
+    window = window.clipped(sizes)
     first = array_channels_first(x, attrs["layout"])
-    after = [
-        max(static_dim(a, "the padding"), 0) for a in _overhang(window, sizes, counts, attrs["ceil_mode"])
-    ]
+    after = _overhang(window, sizes, counts, window.kernel) if attrs["ceil_mode"] else window.after
+    lengths = [max(static_dim(a, "the padding"), 0) for a in after]
     grown = np.pad(
         first,
-        [(0, 0), (0, 0), *zip(window.before, after, strict=True)],
+        [(0, 0), (0, 0), *zip(window.before, lengths, strict=True)],
         mode="constant",
         constant_values=value,
     )
@@ -106,10 +122,12 @@ def _window_reduction(
     type_: TensorType, attrs: Attrs, x: te.Tensor, border: int | float, combine: Any, name: str
 ) -> te.Tensor:
     window, sizes, counts = _sizes(x.shape, attrs)
+    window = window.clipped(sizes)
     layout = attrs["layout"]
-    after = _overhang(window, sizes, counts, attrs["ceil_mode"])
+    lengths = _taps(window, sizes) if attrs["ceil_mode"] else window.kernel
+    after = _overhang(window, sizes, counts, lengths) if attrs["ceil_mode"] else window.after
     grown = padded(x, in_layout((0, 0, *window.before), layout), in_layout((0, 0, *after), layout), border)
-    taps = [te.reduce_axis(k, f"r{axis}") for axis, k in enumerate(window.kernel)]
+    taps = [te.reduce_axis(k, f"r{axis}") for axis, k in enumerate(lengths)]
 
     def body(*i: Expr) -> te.tensor.Reduction:
         n, c, *spatial = channels_first(i, layout)
@@ -151,6 +169,7 @@ def _samples(extra: Attrs) -> tuple[Sample, ...]:
             (Tensor((1, 5, 5, 3)),), {"kernel": (2, 2), "padding": (1, 0, 0, 1), "layout": "NXC", **extra}
         ),
         Sample((Tensor((1, 2, 3, 4, 3)),), {"kernel": (2, 2, 2), **extra}),
+        Sample((Tensor((1, 2, 4, 5)),), {"kernel": (7, 40), "strides": (7, 40), "ceil_mode": True, **extra}),
         Sample((Tensor((1, 1, 12), "special"),), {"kernel": (2,), "strides": (2,), **extra}, FLOATS),
     )
 
@@ -193,7 +212,7 @@ def _average_reference(x: NDArray, *, count_include_pad: bool, **attrs: Any) -> 
 
 
 def _counts_of_padded(ones: NDArray, attrs: Attrs, counts: tuple[int, ...]) -> NDArray:
-    window = Window.of(attrs["kernel"], attrs)
+    window = Window.of(attrs["kernel"], attrs).clipped(ones.shape[2:])
     ends = zip(counts, window.strides, window.extents, ones.shape[2:], strict=True)
     after = [max((c - 1) * s + e - n, 0) for c, s, e, n in ends]
     grown = np.pad(ones, [(0, 0), (0, 0), *((0, a) for a in after)])

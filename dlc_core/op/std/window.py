@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -66,22 +67,41 @@ class Window:
 
     def output_sizes(self, sizes: Sequence[Dim], ceil_mode: bool = False) -> tuple[Dim, ...]:
         """The number of window positions along each dim. With `ceil_mode` the last window may extend beyond
-        the padded input if it begins inside.
+        the padded input by less than a stride if it begins inside. That may be the only window.
         """
         result = []
         for axis, size in enumerate(sizes):
-            covered = size + self.before[axis] + self.after[axis] - self.extents[axis]
-            if isinstance(covered, int) and covered < 0:
-                raise fail(f"a window of {self.extents[axis]} does not fit into spatial dim {axis} of {size}")
-            needed = self.extents[axis] - self.before[axis] - self.after[axis]
-            at_least(size, needed, f"spatial dim {axis} under a window of {self.extents[axis]}")
             stride = self.strides[axis]
+            beyond = stride - 1 if ceil_mode else 0
+            covered = size + self.before[axis] + self.after[axis] - self.extents[axis]
+            if isinstance(covered, int) and covered + beyond < 0:
+                raise fail(f"a window of {self.extents[axis]} does not fit into spatial dim {axis} of {size}")
+            needed = self.extents[axis] - self.before[axis] - self.after[axis] - beyond
+            at_least(size, needed, f"spatial dim {axis} under a window of {self.extents[axis]}")
             if ceil_mode:
-                count = dim_min(ceil_div(covered, stride) + 1, ceil_div(size + self.before[axis], stride))
-            else:
-                count = simplify(covered // stride + 1)
-            result.append(count)
-        return tuple(result)
+                result.append(
+                    dim_min(ceil_div(covered, stride) + 1, ceil_div(size + self.before[axis], stride))
+                )
+        return tuple(result) if ceil_mode else self.positions(sizes)
+
+    def positions(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The number of positions along each dim at which a window lies inside the padded input.
+
+        0 or less for a window that is larger than that.
+        """
+        ends = zip(sizes, self.before, self.after, self.extents, self.strides, strict=True)
+        return tuple(simplify((n + b + a - e) // s + 1) for n, b, a, e, s in ends)
+
+    def clipped(self, sizes: Sequence[Dim]) -> Window:
+        """The window without the elements that lie beyond the input at every position.
+
+        No position begins before that of the first window. Symbolic sizes keep all elements.
+        """
+        kernel = list(self.kernel)
+        for axis, size in enumerate(sizes):
+            if isinstance(size, int) and size > 0:
+                kernel[axis] = min(kernel[axis], (size - 1 + self.before[axis]) // self.dilation[axis] + 1)
+        return replace(self, kernel=tuple(kernel))
 
 
 def static_dim(value: Dim, what: str) -> int:

@@ -90,7 +90,7 @@ def _overhangs(n: Node, window: Window) -> bool:
     first = row_axis(n) or 0
     sizes = n.args[0].shape[first : first + len(window.kernel)]
     counts = n.shape[first : first + len(window.kernel)]
-    return bool(n.attrs.get("ceil_mode")) and window.output_sizes(sizes) != tuple(counts)
+    return bool(n.attrs.get("ceil_mode")) and window.positions(sizes) != tuple(counts)
 
 
 def _padded(n: Node, rows: Rows) -> tuple[Rows, int, int] | None:

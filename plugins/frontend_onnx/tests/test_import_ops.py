@@ -151,6 +151,31 @@ def test_batch_normalization_of_every_version_uses_the_given_statistics(opset):
     np.testing.assert_allclose(found, (x - v) / np.sqrt(v + 1e-5) * v + v, rtol=1e-5)
 
 
+LONG_POOLS = {
+    "AveragePool": lambda x: x.mean((2, 3), keepdims=True),
+    "MaxPool": lambda x: x.max((2, 3), keepdims=True),
+}
+
+
+@pytest.mark.parametrize("dims", ["1, 3, 7, 5", "n, 3, h, w"])
+@pytest.mark.parametrize("op", LONG_POOLS)
+def test_a_pool_longer_than_its_input_with_ceil_mode(op, dims):
+    """As exporters write a pool over a whole image: torch and ONNX Runtime clip the only window."""
+    attrs = "kernel_shape = [1280, 1280], strides = [1280, 1280], ceil_mode = 1"
+    model = parse(f"g (float[{dims}] x) => (float[a, b, c, d] y) {{ y = {op}<{attrs}>(x) }}", 19)
+    x = np.random.default_rng(0).normal(size=(1, 3, 7, 5)).astype(np.float32)
+    np.testing.assert_allclose(dlc.compile(model, "llvm")(x), LONG_POOLS[op](x), rtol=1e-6)
+
+
+def test_indices_of_a_pool_longer_than_its_input():
+    attrs = "kernel_shape = [90, 90], strides = [90, 90], ceil_mode = 1"
+    model = parse(f"g (float[1, 2, 3, 4] x) => (float[a, b, c, d] y, int64[a, b, c, d] i) "
+                  f"{{ y, i = MaxPool<{attrs}>(x) }}", 19)  # fmt: skip
+    x = np.random.default_rng(0).permutation(24).reshape(1, 2, 3, 4).astype(np.float32)
+    _, found = run(model, {"x": x})
+    assert found.ravel().tolist() == [x[0, 0].argmax(), 12 + x[0, 1].argmax()]
+
+
 @pytest.mark.parametrize("size", [5, 6, 7, 8])
 @pytest.mark.parametrize("pads", [(0, 0), (1, 0), (1, 1)])
 @pytest.mark.parametrize("p", [1, 2, 3])

@@ -37,6 +37,9 @@ def _flat_indices(c: Call, x: Node, made: Node, window: dict[str, object], colum
         _ints(window[name]) for name in ("kernel", "strides", "padding", "dilation")
     )
     rank = len(kernel)
+    kernel = tuple(
+        min(k, (size - 1 + low) // d + 1) for k, size, low, d in zip(kernel, sizes, padding, dilation)
+    )  # without the elements that lie beyond the input at every position
     if math.prod(kernel) > MAX_TAPS:
         raise c.unsupported(f"indices of the maxima of windows of {kernel}")
     steps = [1] * rank
