@@ -9,13 +9,13 @@ write is ignored. `config.cache=False` disables the cache.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 from dlc_core.config import config
 from dlc_core.support.disk import read_checked, write_checked
+from dlc_core.support.kept_files import KeptFiles
 
 _MAX_BYTES = 1 << 24
 """Bytes that are read of a file; a larger one counts as damaged."""
@@ -40,20 +40,14 @@ def disk_cached(name: str, key: str, make: Callable[[], bytes]) -> bytes:
     return found
 
 
+def kept_facts() -> KeptFiles:
+    """The files of the cache."""
+    return KeptFiles(folder(), _MAX_BYTES)
+
+
 def remove_unused(everything: bool = False) -> None:
     """Remove files that have not been used for 90 days, or all files."""
-    now = time.time()
-    for path in _files():
-        with suppress(OSError):
-            if everything or now - path.stat().st_mtime > _UNUSED:
-                path.unlink()
+    kept_facts().clear(float("inf") if everything else time.time() - _UNUSED)
 
 
-def _files() -> Iterator[Path]:
-    try:
-        yield from folder().iterdir()
-    except OSError:
-        return
-
-
-__all__ = ["disk_cached", "folder", "remove_unused"]
+__all__ = ["disk_cached", "folder", "kept_facts", "remove_unused"]

@@ -17,14 +17,16 @@ import pytest
 import dlc_core as dlc
 from dlc_core import disk_cache
 from dlc_core.config import config
-from dlc_core.driver import CompileRequest, cache, key
-from dlc_core.driver.cache import Store, cache_key, code_stamp, file_digest, file_stamp
+from dlc_core.driver import CompileRequest, cache, digests, key
+from dlc_core.driver.cache import Store, cache_key
+from dlc_core.driver.digests import code_stamp, file_digest, file_stamp
 from dlc_core.driver.key import explain, key_parts
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.lookup import registered_ops
 from dlc_core.passes import Pass
+from dlc_core.support import private
 
 TENSOR = "reference -level=tir"
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -104,12 +106,12 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
     file = tmp_path / "weights"
     file.write_bytes(b"one")
     assert file_stamp(file) is None  # another write in the same tick of the clock would not be detected
-    monkeypatch.setattr(cache, "_SETTLED", -1.0)
+    monkeypatch.setattr(digests, "_SETTLED", -1.0)
     first = file_digest([file])
-    read = cache._content_digest
-    monkeypatch.setattr(cache, "_content_digest", lambda path: pytest.fail("it is read again"))
+    read = digests._content_digest
+    monkeypatch.setattr(digests, "_content_digest", lambda path: pytest.fail("it is read again"))
     assert file_digest([file]) == first
-    monkeypatch.setattr(cache, "_content_digest", read)
+    monkeypatch.setattr(digests, "_content_digest", read)
     file.write_bytes(b"two")
     assert file_digest([file]) != first
     for fact in disk_cache.folder().iterdir():
@@ -158,7 +160,12 @@ def test_a_moved_file_is_compared_once(monkeypatch):
     entry.path.with_suffix(".mark").unlink()
     checked = []
     read = cache.read
-    monkeypatch.setattr(cache, "read", lambda p, verify: (checked.append(verify), read(p, verify=verify))[1])
+
+    def counting(path, verify, file):
+        checked.append(verify)
+        return read(path, verify=verify, file=file)
+
+    monkeypatch.setattr(cache, "read", counting)
     for _ in range(3):
         assert store.get(entry.path.stem) is not None
     assert checked == [True, False, False]
@@ -268,8 +275,8 @@ def test_a_read_only_folder_is_used(own_folder, monkeypatch):
         raise PermissionError(13, "read-only")
 
     monkeypatch.setattr(os, "utime", refuse)
-    monkeypatch.setattr("pathlib.Path.write_text", refuse)
-    monkeypatch.setattr("pathlib.Path.write_bytes", refuse)
+    monkeypatch.setattr(os, "fchmod", refuse)
+    monkeypatch.setattr(private, "new_file", refuse)
     monkeypatch.setattr(cache, "save", refuse)
     assert compiled().report["cache"] == "hit"
     Store().entries()[0].path.with_suffix(".mark").unlink()

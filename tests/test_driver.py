@@ -14,7 +14,8 @@ from dlc_core import te
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError, DlcError, PassError, TargetError, UnsupportedError, UsageError
 from dlc_core.driver import find_target
-from dlc_core.driver.cache import Store, file_digest
+from dlc_core.driver.cache import Store
+from dlc_core.driver.digests import file_digest
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.hooks import hookimpl
 from dlc_core.ir.buffer import Buffer

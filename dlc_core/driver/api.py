@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dlc_core.config import config as settings
 from dlc_core.diag import UsageError
 from dlc_core.driver import storing
-from dlc_core.driver.cache import Store, cache_key, meanwhile
+from dlc_core.driver.cache import Store, cache_key
+from dlc_core.driver.digests import meanwhile
 from dlc_core.driver.key import Answer, explain, kernel_state, key_parts
 from dlc_core.driver.loading import requested
 from dlc_core.driver.opening import opened

@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from dlc_core import version
 from dlc_core.diag import ArtifactError, DlcError, UsageError
-from dlc_core.driver.cache import Entry, Store, cache_key, code_stamp
+from dlc_core.driver.cache import Entry, Store, cache_key
+from dlc_core.driver.digests import code_stamp
 from dlc_core.driver.loading import reader_of
 from dlc_core.driver.request import CompileRequest, plain
 from dlc_core.foreign.lookup import fingerprint
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.artefact.container import SCHEMA, read_container
+from dlc_core.runtime.artefact.saving import MADE_FROM
 from dlc_core.support.lazy import lazy
+from dlc_core.support.private import open_private
 from dlc_core.support.record import record
 
 if TYPE_CHECKING:
@@ -32,9 +35,6 @@ if TYPE_CHECKING:
     from dlc_core.passes import PassContext, Pipeline
 else:
     structural = lazy("dlc_core.ir.structural")
-
-MADE_FROM = "made_from"
-"""Where the header of a kept artefact has the parts."""
 
 
 class Unnamed(Exception):
@@ -214,8 +214,9 @@ def explain(model: Any, request: CompileRequest, store: Store) -> Answer:
 
 def _parts_of(path: Path) -> Mapping[str, Any] | None:
     try:
-        found = read_container(path).header.get(MADE_FROM)
-    except ArtifactError:
+        with open(open_private(path), "rb") as file:  # noqa: PTH123 (a descriptor)
+            found = read_container(path, file).header.get(MADE_FROM)
+    except (ArtifactError, OSError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -288,7 +289,6 @@ def _stamps(packages: Iterable[Any]) -> dict[str, str]:
 
 
 __all__ = [
-    "MADE_FROM",
     "Answer",
     "Difference",
     "added_passes",

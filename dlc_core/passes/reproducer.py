@@ -14,6 +14,7 @@ from dlc_core.diag import DlcError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.script import script
+from dlc_core.support.private import new_file, replace_in, temporary_of
 from dlc_core.version import __version__
 
 REPRODUCERS = "reproducer_dir"
@@ -55,5 +56,9 @@ def write_reproducer(
     directory.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = directory / f"{one.name}-{digest}.py"
-    path.write_text(text, encoding="utf-8")
+    temporary = temporary_of(path)
+    # A new file is renamed: if the path is a symbolic link, its target is not overwritten.
+    with open(new_file(temporary), "wb") as file:  # noqa: PTH123 (a descriptor)
+        file.write(text.encode())
+    replace_in(None, temporary, path)
     return path

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlc_core.support.lazy import lazy
+from dlc_core.support.private import (
+    NotPrivateError,
+    open_private,
+    private_folder,
+    touch_in,
+    write_private,
+)
 
 if TYPE_CHECKING:
     import shutil
@@ -19,6 +27,11 @@ else:
 _DIGEST = 32
 _FRESH = 30 * 86400.0
 """Seconds during which the time of the last use of a file is not updated."""
+_warned: set[tuple[str, str]] = set()
+
+
+class RefusedCacheWarning(RuntimeWarning):
+    """A file or a folder of a cache is not used, because another user may have written it."""
 
 
 def quota(folder: Path, used: int, limit: int) -> int:
@@ -34,36 +47,53 @@ def quota(folder: Path, used: int, limit: int) -> int:
 
 
 def read_checked(path: Path, most: int, fresh: float = _FRESH) -> bytes | None:
-    """Return the content of a file of `write_checked`; None if it is missing or damaged.
+    """Return the content of a file of `write_checked`; None if it is missing, damaged, renamed, or if another
+    user may have written it, which is a warning.
 
     At most `most` bytes are read.  The modification time is the time of the last use; it is updated if it is
     older than `fresh` seconds.
     """
     try:
-        with path.open("rb") as file:
+        with private_folder(path.parent) as folder, open(open_private(path, folder), "rb") as file:  # noqa: PTH123
             data = file.read(most)
-            old = time.time() - os.fstat(file.fileno()).st_mtime > fresh
+            if time.time() - os.fstat(file.fileno()).st_mtime > fresh:
+                with suppress(OSError):
+                    touch_in(folder, path)
+    except NotPrivateError as error:
+        warn_refused(error)
+        return None
     except OSError:
         return None
-    if old:
-        with suppress(OSError):
-            os.utime(path)
     body = data[_DIGEST:]
-    return body if data[:_DIGEST] == sha256(body).digest() else None
+    return body if data[:_DIGEST] == checksum(path, body) else None
 
 
 def write_checked(path: Path, data: bytes) -> bool:
-    """Write a file atomically, and return whether that succeeded."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
+    """Write a file atomically, and return whether that succeeded. No other user can read or write it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(sha256(data).digest() + data)
-        temporary.replace(path)
+        write_private(path, [checksum(path, data), data])
+    except NotPrivateError as error:
+        warn_refused(error)
+        return False
     except OSError:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
         return False
     return True
 
 
-__all__ = ["quota", "read_checked", "write_checked"]
+def warn_refused(error: NotPrivateError) -> None:
+    """Warn, once in a process, that a file or a folder of a cache is not used."""
+    key = (str(error.path), error.why)
+    if key not in _warned:
+        _warned.add(key)
+        what = f"{error.path} is not used as a cache: {error.why}; {error.hint}"
+        warnings.warn(what, RefusedCacheWarning, stacklevel=2)
+
+
+def checksum(path: Path, data: bytes) -> bytes:
+    """A checksum of the content and the name: a file under another's name counts as damaged."""
+    digest = sha256(path.name.encode() + b"\0")
+    digest.update(data)
+    return digest.digest()
+
+
+__all__ = ["RefusedCacheWarning", "checksum", "quota", "read_checked", "warn_refused", "write_checked"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlc_core.support.disk import quota
 from dlc_core.support.lazy import lazy
+from dlc_core.support.private import private_folder, remove_from
 from dlc_core.support.record import record
 
 if TYPE_CHECKING:
@@ -41,38 +42,52 @@ class KeptFile:
 
 
 class KeptFiles:
-    """The files of a folder, which take at most `limit` bytes."""
+    """The files of a folder, which take at most `limit` bytes.
 
-    def __init__(self, folder: Path, limit: int) -> None:
+    A file may have a companion, whose name has the suffix `companion` besides; both are removed together.
+    """
+
+    def __init__(self, folder: Path, limit: int, companion: str = "") -> None:
         self.folder = folder
         self.limit = limit
+        self.companion = companion
 
     def entries(self) -> list[KeptFile]:
         """The cached files, the least recently used first."""
-        return self._scan()[0]
+        try:
+            with private_folder(self.folder) as folder:
+                return self._scan(folder)[0]
+        except OSError:
+            return []
 
     def trim(self, keep: Path | None = None) -> int:
         """Remove unfinished files and the least recently used files until the limit holds. Returns the number
         of removed files.
         """
-        entries, unfinished = self._scan()
-        for path, changed in unfinished:
-            if time.time() - changed > _STALE and not _remove(path):
-                shutil.rmtree(path, ignore_errors=True)
         removed = 0
-        total = sum(file.size for file in entries)
-        limit = quota(self.folder, total, self.limit)
-        for file in entries:
-            if total <= limit:
-                break
-            if file.path != keep:
-                removed += _remove(file.path)
-                total -= file.size
+        with suppress(OSError), private_folder(self.folder) as folder:
+            entries, unfinished = self._scan(folder)
+            for path, changed in unfinished:
+                if time.time() - changed > _STALE and not self._remove(folder, path):
+                    shutil.rmtree(path, ignore_errors=True)
+            total = sum(file.size for file in entries)
+            limit = quota(self.folder, total, self.limit)
+            for file in entries:
+                if total <= limit:
+                    break
+                if file.path != keep:
+                    removed += self._remove(folder, file.path)
+                    total -= file.size
         return removed
 
-    def clear(self) -> int:
-        """Remove all files, and return their number."""
-        return sum(_remove(file.path) for file in self.entries())
+    def clear(self, before: float = float("inf")) -> int:
+        """Remove all files whose last use was before a time in seconds of the epoch. Returns their number."""
+        removed = 0
+        with suppress(OSError), private_folder(self.folder) as folder:
+            for file in self._scan(folder)[0]:
+                if file.used < before:
+                    removed += self._remove(folder, file.path)
+        return removed
 
     def added(self, path: Path) -> None:
         """Account for a new file, and enforce the limit if more than 1/32 of it was added since the last
@@ -84,25 +99,31 @@ class KeptFiles:
             _added[self.folder] = 0
             self.trim(keep=path)
 
-    def _scan(self) -> tuple[list[KeptFile], list[tuple[Path, float]]]:
+    def _scan(self, folder: int | None) -> tuple[list[KeptFile], list[tuple[Path, float]]]:
         """The files; unfinished files and the temporary folders of builds, with their modification times."""
-        files, unfinished = [], []
-        with suppress(OSError), os.scandir(self.folder) as found:
+        files: list[KeptFile] = []
+        unfinished: list[tuple[Path, float]] = []
+        with os.scandir(self.folder if folder is None else folder) as found:
             for each in found:
+                path = self.folder / each.name
                 with suppress(OSError):
-                    status = each.stat()
-                    if each.is_dir() or each.name.startswith("."):
-                        unfinished.append((Path(each.path), status.st_mtime))
+                    status = each.stat(follow_symlinks=False)
+                    if self.companion and each.name.endswith(self.companion):
+                        continue
+                    if each.is_dir(follow_symlinks=False) or each.name.startswith("."):
+                        unfinished.append((path, status.st_mtime))
                     else:
-                        files.append(KeptFile(Path(each.path), status.st_size, status.st_mtime))
+                        files.append(KeptFile(path, status.st_size, status.st_mtime))
         return sorted(files, key=lambda file: (file.used, file.path.name)), unfinished
 
-
-def _remove(path: Path) -> bool:
-    with suppress(OSError):
-        path.unlink()
-        return True
-    return False
+    def _remove(self, folder: int | None, path: Path) -> bool:
+        if self.companion:
+            with suppress(OSError):
+                remove_from(folder, path.with_name(path.name + self.companion))
+        with suppress(OSError):
+            remove_from(folder, path)
+            return True
+        return False
 
 
 __all__ = ["KeptFile", "KeptFiles"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from dlc_core.disk_cache import disk_cached
 from dlc_core.driver import build, find_target
-from dlc_core.driver.cache import code_stamp
+from dlc_core.driver.digests import code_stamp
 from dlc_core.runtime.executable import Executable
 from dlc_core.script import T
 from dlc_core.target.cost import Machine

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dlc_core.diag import ArtifactError
 from dlc_core.support.lazy import lazy
+from dlc_core.support.private import new_file, remove_from, replace_in, temporary_of
 from dlc_core.support.record import record
 
 if TYPE_CHECKING:
@@ -68,11 +69,14 @@ def write_container(
     sections: Sequence[tuple[str, memoryview | bytes]],
     *,
     durable: bool = True,
+    folder: int | None = None,
+    private: bool = False,
 ) -> None:
     """Write a temporary file and rename it to the final name, so that a reader sees the old file or the
     complete new one.
 
-    `durable` waits until it is on the disk. If the file cannot be written, raises ArtifactError and keeps the
+    `durable` waits until it is on the disk. `folder` is the descriptor of the path's folder, if it is open.
+    No other user can read a `private` file. If the file cannot be written, raises ArtifactError and keeps the
     old file.
     """
     views = [memoryview(data) for _, data in sections]
@@ -86,10 +90,11 @@ def write_container(
         text = json.dumps({**header, "sections": listed}, separators=(",", ":")).encode()
         return _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest()) + text
 
-    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
+    temporary = temporary_of(path)
     try:
+        opened = new_file(temporary, folder, private=private)
         # The sections are hashed while they are written. The checksums do not change the header's length.
-        with futures.ThreadPoolExecutor(1, "dlc-checksums") as executor, temporary.open("xb") as file:
+        with open(opened, "wb") as file, futures.ThreadPoolExecutor(1, "dlc-checksums") as executor:  # noqa: PTH123
             digests = _digests(executor, views)
             position = file.write(head())
             base = _page_multiple(position)
@@ -104,14 +109,14 @@ def write_container(
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        temporary.replace(path)
+        replace_in(folder, temporary, path)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         hint = "free some space or give another path; the old file is unchanged"
         raise ArtifactError(f"{path} cannot be written", why=why, hint=hint) from None
     finally:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            remove_from(folder, temporary)
 
 
 def _digests(executor: futures.Executor, views: Sequence[memoryview]) -> Iterator[str]:
@@ -130,11 +135,13 @@ def _page_multiple(value: int) -> int:
     return -(-value // PAGE) * PAGE
 
 
-def read_container(path: Path) -> Opened:
+def read_container(path: Path, file: BinaryIO | None = None) -> Opened:
     """Map a file, and check its header and its size. Raises ArtifactError if it is not an artefact or
-    damaged.
+    damaged. `file` is the file of the path, if it is open.
     """
     try:
+        if file is not None:
+            return _read(path, file)
         with path.open("rb") as file:
             return _read(path, file)
     except OSError as error:

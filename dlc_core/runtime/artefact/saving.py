@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -39,6 +39,10 @@ else:
     hosted = lazy("dlc_core.runtime.host_program.program")
 
 
+MADE_FROM = "made_from"
+"""The key of the header with the parts of the cache's key."""
+KEY = "key"
+"""The key of the header with the cache's key."""
 LIBRARY = "library"
 """The section with a shared library; Python does not use it."""
 _PART = "part:"
@@ -68,6 +72,8 @@ class Saved:
     """Functions that were compiled separately, by name."""
     core: str
     """The version of dlc-core that wrote it."""
+    key: str | None = None
+    """The key of the cache under which it was stored; None for a file that is not of the cache."""
 
 
 def save(
@@ -77,16 +83,24 @@ def save(
     *,
     durable: bool = True,
     made_from: Mapping[str, Any] | None = None,
+    key: str | None = None,
     library: bytes | None = None,
+    folder: int | None = None,
+    private: bool = False,
 ) -> None:
-    """Write an executable. Raises ArtifactError if the file cannot be written. `made_from` is stored in the
-    header. `library` is a shared library of the same functions, for runtimes without Python.
+    """Write an executable. Raises ArtifactError if the file cannot be written. `made_from` and `key` are
+    stored in the header. `library` is a shared library of the same functions, for runtimes without Python.
+    `folder` is the descriptor of the path's folder, if it is open. No other user can read a `private` file.
     """
     header = {"core": __version__, **_header(exe)}
     if made_from is not None:
-        header["made_from"] = dict(made_from)
+        header[MADE_FROM] = dict(made_from)
+    if key is not None:
+        header[KEY] = key
     extra = [] if library is None else [(LIBRARY, library)]
-    write_container(path, header, [*extra, *_sections(exe, "", sources)], durable=durable)
+    write_container(
+        path, header, [*extra, *_sections(exe, "", sources)], durable=durable, folder=folder, private=private
+    )
 
 
 def _header(exe: CompiledModel) -> dict[str, Any]:
@@ -131,13 +145,13 @@ def _sections(
     return [*sections, (f"{prefix}weights", bytes_of(exe.weights))]
 
 
-def read(path: Path, *, verify: bool = False) -> Saved:
+def read(path: Path, *, verify: bool = False, file: BinaryIO | None = None) -> Saved:
     """Read and check a file. With `verify` the checksum of the weights is checked too, which reads all of
-    them.
+    them. `file` is the file of the path, if it is open.
 
     Raises ArtifactError for a file that is damaged, malformed or of another format version.
     """
-    opened = read_container(path)
+    opened = read_container(path, file)
     _check_complete(path, opened, "")
     unverified = ("weights", LIBRARY) if not verify else ()
     opened.verify(*(name for name in opened.sections if name.rpartition("/")[2] not in unverified))
@@ -178,6 +192,8 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
     if header.get("regions") and program is None:
         raise _malformed(path)
 
+    key = header.get(KEY)
+
     def inner(kind: str, start: str, without: Sequence[str]) -> dict[str, Saved]:
         return {
             name: _inner(path, opened, data, f"{start}{name}/", core, without)
@@ -193,6 +209,7 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
         # Regions belong to the host program of a model, parts to the file: neither contains its own kind.
         regions=inner("regions", prefix, ("regions", "parts")),
         parts=inner("parts", _PART, ("parts",)),
+        key=key if isinstance(key, str) else None,
         **texts,
     )
 
@@ -243,4 +260,4 @@ def _about(opened: Opened, prefix: str) -> Mapping[str, Any]:
     return about
 
 
-__all__ = ["LIBRARY", "Saved", "read", "save"]
+__all__ = ["KEY", "LIBRARY", "MADE_FROM", "Saved", "read", "save"]

@@ -25,7 +25,7 @@ from dlc_backend_llvm.trial import CALLS, assembly, tried, unknown_names
 from dlc_backend_llvm.triples import check_served, full_triple, normal_arch
 from dlc_core.diag import TargetError
 from dlc_core.disk_cache import disk_cached
-from dlc_core.driver.cache import code_stamp
+from dlc_core.driver.digests import code_stamp
 from dlc_core.runtime.machine.cores import usable_cores
 from dlc_core.runtime.machine.resources import TYPICAL_CACHES, cache_sizes, processor_facts
 

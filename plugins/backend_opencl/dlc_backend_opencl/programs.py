@@ -7,17 +7,19 @@ cache, as PoCL has, dlc stores none.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dlc_core.config import config
 from dlc_core.diag import CodegenError
+from dlc_core.support.disk import read_checked, write_checked
 
 FLAGS = "-w"
 """Compiler flags, which disable warnings."""
+_MAX_BYTES = 1 << 28
+"""Bytes that are read of a file; a larger one counts as damaged."""
 _SHOWN = 40
 """The number of lines of a compiler's log that an error shows."""
 
@@ -25,18 +27,18 @@ _SHOWN = 40
 def build(cl: Any, context: Any, device: Any, text: str) -> Any:
     """Build the program of a text. Raises CodegenError with the compiler's log if the compiler refuses it."""
     path = None if _keeps_itself(device) else _path(device, text)
-    if path is not None and path.exists():
-        try:
-            return _built(cl, cl.Program(context, [device], [path.read_bytes()]))
-        except (cl.Error, OSError):  # the binary is damaged, or of another driver
-            path.unlink(missing_ok=True)
+    binary = None if path is None else read_checked(path, _MAX_BYTES)
+    if binary is not None:
+        # It is replaced if it is of another driver.
+        with suppress(cl.Error):
+            return _built(cl, cl.Program(context, [device], [binary]))
     program = cl.Program(context, text)
     try:
         _built(cl, program)
     except cl.Error as error:
         raise _refused(cl, device, program, error) from None
-    if path is not None:
-        _keep(path, program.get_info(cl.program_info.BINARIES)[0])
+    if path is not None:  # if the folder cannot be written, nothing is stored
+        write_checked(path, program.get_info(cl.program_info.BINARIES)[0])
     return program
 
 
@@ -76,18 +78,6 @@ def _path(device: Any, text: str) -> Path:
     )
     key = hashlib.sha256("\0".join((*parts, FLAGS, text)).encode()).hexdigest()[:32]
     return Path(config.cache_dir) / "opencl" / f"{key}.bin"
-
-
-def _keep(path: Path, binary: bytes) -> None:
-    """Store a binary. If the folder is not writeable, nothing is stored."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(number, "wb") as file:
-            file.write(binary)
-        Path(name).replace(path)
-    except OSError:
-        return
 
 
 __all__ = ["FLAGS", "build"]

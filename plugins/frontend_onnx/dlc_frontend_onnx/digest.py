@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlc_core.disk_cache import disk_cached
-from dlc_core.driver.cache import file_digest, file_stamp
+from dlc_core.driver.digests import file_digest, file_stamp
 from dlc_frontend_onnx.wire import without_weights
 
 _KEY = b"\x0a\x08location\x12"
