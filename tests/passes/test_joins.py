@@ -124,6 +124,15 @@ def test_parts_of_a_result_with_symbolic_dims() -> None:
     assert not any("concat" in name for name in kernels(exe))
 
 
+def test_parts_without_elements() -> None:
+    x = x_of(0, 4, 8)
+    assert check(std.concat(std.exp(x), std.tanh(x), axis=2))(np.empty((0, 4, 8), np.float32)).shape == (
+        0,
+        4,
+        16,
+    )
+
+
 def test_without_the_pass_a_kernel_concatenates() -> None:
     x = x_of(4, 8)
     result = product(std.concat(product(x), std.relu(product(x)), axis=1))

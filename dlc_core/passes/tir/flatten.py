@@ -9,7 +9,7 @@ from typing import ClassVar
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Const, Expr, Load, const, load, loads_in, transform
+from dlc_core.ir.expr import Const, Expr, Load, const, const_value, load, loads_in, transform
 from dlc_core.passes.base import PassContext
 from dlc_core.passes.tir.base import PrimFuncPass
 from dlc_core.passes.tir.simplify import Simplify
@@ -80,6 +80,8 @@ def extent_in_elements(buffer: Buffer) -> Expr:
     """Return the number of elements from index zero to the last element."""
     if buffer.strides is None:
         return buffer.num_elements()
+    if any(const_value(size) == 0 for size in buffer.shape):
+        return const(0)
     last: Expr = const(0)
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
         last = last + (size - 1) * stride

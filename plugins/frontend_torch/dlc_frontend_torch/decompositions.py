@@ -20,7 +20,11 @@ from dlc_frontend_torch.registry import CONVERTERS
 
 assert _converters
 
-FURTHER = (torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.batch_norm_backward.default)
+FURTHER = (
+    torch.ops.aten.grid_sampler_2d.default,
+    torch.ops.aten.batch_norm_backward.default,
+    torch.ops.aten.rrelu_with_noise_backward.default,
+)
 """Operators without a converter that torch can decompose, and that its table for Core ATen lacks."""
 
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import dlc_core as dlc
+
 F = torch.nn.functional
 
 
@@ -55,6 +57,9 @@ CASES = {
     "logcumsumexp": (lambda x: torch.logcumsumexp(x * 3000, 0), floats(5, 4)),
     "fractional pool": (lambda x: F.fractional_max_pool2d(
         x, 2, output_size=(5, 4), _random_samples=torch.full((2, 3, 2), 0.3)), floats(2, 3, 9, 8)),
+    "rrelu": (lambda x: F.rrelu(x, 0.1, 0.5), floats(4, 5)),
+    "sgn": (lambda x: torch.sgn(x), floats(4, 5)),
+    "joined parts without elements": (lambda x: F.glu(x.sin(), 2), floats(0, 3, 4)),
 }  # fmt: skip
 
 
@@ -68,6 +73,22 @@ def test_gradients_are_those_of_eager(name, same_as_eager):
 @pytest.mark.parametrize("padding", ["zeros", "reflection"])
 def test_gradients_of_cubic_grids_are_those_of_eager(padding, same_as_eager):
     same_as_eager(sampled("bicubic", padding, False), floats(2, 3, 5, 4), grid(2, 3, 6, 2))
+
+
+def test_random_slopes_are_those_of_torch():
+    def run(function):
+        torch.manual_seed(4)
+        x = torch.linspace(-2, 1, 12).requires_grad_()
+        made = function(x)
+        return made.detach(), torch.autograd.grad(made.sum(), x)[0]
+
+    def rrelu(x):
+        return F.rrelu(x, 0.1, 0.9, training=True) * 2
+
+    dlc.torch.reset()
+    found = run(torch.compile(rrelu, backend="dlc", fullgraph=True))
+    torch.testing.assert_close(found, run(rrelu))
+    assert [each.op for each in dlc.torch.report().fallbacks] == ["aten.rrelu_with_noise_functional.default"]
 
 
 def test_sizes_that_data_decide_cross_from_the_forward_to_the_backward_graph():

@@ -7,11 +7,12 @@ import pytest
 import torch
 from dlc_frontend_torch.registry import CONVERTERS
 from dlc_frontend_torch.score import __main__ as command
-from dlc_frontend_torch.score.comparing import Tolerance
+from dlc_frontend_torch.score import gradients
+from dlc_frontend_torch.score.comparing import Tolerance, difference, is_contraction
 from dlc_frontend_torch.score.judging import Options, outcomes
 from dlc_frontend_torch.score.results import Outcome, Score
 from dlc_frontend_torch.score.samples import operators
-from dlc_frontend_torch.score.table import core_operators, totals
+from dlc_frontend_torch.score.table import core_operators, opinfo_table, totals
 from dlc_frontend_torch.score.ties import same_elements
 
 OPTIONS = Options(("float32",), limit=3)
@@ -46,6 +47,51 @@ def test_refusals_name_the_operator():
     found = judged("linalg.eigvalsh")
     assert {each.status for each in found} == {"refused"}
     assert any("aten._linalg_eigh.default has no converter" in each.why for each in found)
+
+
+def with_gradients(name, options=OPTIONS):
+    return gradients.outcomes(operators()[name], options, lambda dtype, index: None)
+
+
+def test_gradients_are_right():
+    found = with_gradients("nn.functional.silu")
+    assert {each.status for each in found} == {"right"}
+    # The names are those of torch's decompositions, whatever converters there are.
+    assert {each.called for each in found} == {("aten.sigmoid.default", "aten.mul.Tensor")}
+    totals_of = totals([Score("silu", tuple(found))], gradients=True)
+    assert totals_of[1].startswith(f"samples of Core ATen alone (judged): {len(found)}: {len(found)} right")
+
+
+def test_a_wrong_gradient_is_found(monkeypatch):
+    monkeypatch.setitem(CONVERTERS, "aten.cos.default", CONVERTERS["aten.sin.default"])
+    assert {each.status for each in with_gradients("sin")} == {"wrong"}
+
+
+def test_operators_in_torch_are_fallbacks_and_not_right():
+    found = with_gradients("linalg.svdvals", Options(("float32",), limit=2))
+    assert {each.status for each in found} == {"fallback"}
+    assert all("aten._linalg_svd.default has no converter" in each.why for each in found)
+    score = Score("linalg.svdvals", tuple(found))
+    assert "2: 0 right (0.00%), 0 wrong (0.00%), 2 fallback (100.00%)" in totals([score], gradients=True)[0]
+    assert opinfo_table([score], gradients=True)[0].split(" | ")[3] == "fallback"
+
+
+def test_samples_that_no_backend_runs_are_refused():
+    found = with_gradients("nn.functional.gaussian_nll_loss", Options(("float32",), limit=1))
+    assert [each.status for each in found] == ["refused"]
+    assert "with no backend" in found[0].why
+
+
+def test_errors_of_contractions_are_judged_by_eagers_largest():
+    info = SimpleNamespace(decorators=[])
+    true = torch.tensor([1000.0, 0.0], dtype=torch.float64)
+    eager = torch.tensor([1000.0 + 1e-4, 0.0], dtype=torch.float64).float()
+    near, far = (torch.tensor([1000.0, each]) for each in (2e-4, 4e-4))
+    assert difference(near, eager, info, [true], 0) is not None
+    assert difference(near, eager, info, [true], 0, by_norm=True) is None
+    assert difference(far, eager, info, [true], 0, by_norm=True) is not None
+    assert is_contraction(["aten.relu.default", "aten.mm.default"])
+    assert not is_contraction(["aten.mul.Tensor"])
 
 
 def test_random_samples_are_set_apart():

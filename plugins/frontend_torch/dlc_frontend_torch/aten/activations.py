@@ -31,3 +31,15 @@ def leaky_relu(c: Call, x: Node, negative_slope: Any = 0.01) -> Node:
 def hardtanh(c: Call, x: Node, min_val: Any = -1, max_val: Any = 1) -> Node:
     low, high = (c.const(each, x.dtype) for each in (min_val, max_val))
     return std.minimum(std.maximum(x, low), high)
+
+
+@aten("rrelu_with_noise_functional")
+def rrelu(
+    c: Call, x: Node, noise: Node, lower: Any = 1 / 8, upper: Any = 1 / 3, training: bool = False, *_: Any
+) -> tuple[Node, Node]:
+    """The leaky ReLU with the mean slope, and the noise. In training torch draws a slope for each element
+    that is not positive.
+    """
+    if training:
+        raise c.unsupported("random numbers, of which there are as many as data decide,")
+    return leaky_relu(c, x, (lower + upper) / 2), noise

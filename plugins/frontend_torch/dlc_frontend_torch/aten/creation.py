@@ -25,7 +25,7 @@ def full_like(c: Call, x: Node, *given: Any, **options: Any) -> Node:
     return c.full(c.shape, value)
 
 
-@aten("zeros zeros_like new_zeros zero")
+@aten("zeros zeros_like new_zeros zero _efficientzerotensor")
 def zeros(c: Call, *_: Any, **__: Any) -> Node:
     return c.full(c.shape, 0)
 

@@ -8,4 +8,8 @@ A sample is *right* if all results have the dtype, the shape and, within toleran
 It is *wrong* if one differs. It is *refused* if dlc says by an UnsupportedError that it cannot run it, and
 *crashed* if anything else fails. Operators that draw random numbers run in torch; their samples are *random*
 and count in no share.
+
+With --gradients, results and gradients are compared, and a sample of which an operator runs in torch is a
+*fallback*: it is not right, though its numbers are. Shares are given of all samples, and of those whose
+forward is made of Core ATen operators alone. The latter are judged.
 """

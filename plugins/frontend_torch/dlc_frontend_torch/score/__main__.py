@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlc_frontend_torch.score.judging import Options
 from dlc_frontend_torch.score.processes import judged
-from dlc_frontend_torch.score.results import Score
+from dlc_frontend_torch.score.results import COUNTED, CRASHED, RANDOM, WRONG, Score
 from dlc_frontend_torch.score.samples import COMPLEX_DTYPES, DTYPES, operators
 from dlc_frontend_torch.score.table import core_table, opinfo_table, totals
 
@@ -36,11 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 file.write(json.dumps(score.to_json()) + "\n")
         sys.stderr.write(_progress(score) + "\n")
     chosen = [scores[name] for name in names if name in scores]
-    lines = [*opinfo_table(chosen), ""]
-    if not given.gradients:
-        lines += [*core_table(chosen), ""]
-    sys.stdout.write("\n".join([*lines, *totals(chosen)]) + "\n")
-    return int(any(score.count(status) for score in chosen for status in ("wrong", "crashed")))
+    parts = (table(chosen, given.gradients) for table in (opinfo_table, core_table, totals))
+    sys.stdout.write("\n\n".join("\n".join(part) for part in parts) + "\n")
+    return int(any(score.count(status) for score in chosen for status in (WRONG, CRASHED)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,9 +73,7 @@ def _read(path: Path | None, again: bool, names: Sequence[str]) -> dict[str, Sco
 
 def _progress(score: Score) -> str:
     counts = ", ".join(
-        f"{score.count(status)} {status}"
-        for status in ("right", "wrong", "refused", "crashed", "random")
-        if score.count(status)
+        f"{score.count(status)} {status}" for status in (*COUNTED, RANDOM) if score.count(status)
     )
     return f"{score.op}: {counts or 'no samples'}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -36,13 +36,36 @@ class Tolerance:
         return Tolerance(relative, absolute)
 
 
+CONTRACTIONS = (
+    "convolution.", "mm.", "bmm.", "addmm.", "baddbmm.", "addbmm.", "mv.", "addmv.", "dot.", "vdot.",
+    "_scaled_dot_product", "_trilinear.",
+)  # fmt: skip
+"""Operators that sum products. Roundings of their results are in proportion to the products, which may be
+much larger than the sum.
+"""
+SHARE = 3
+"""The largest error of a contraction may be so many times eager's largest one."""
+
+
+def is_contraction(names: Iterable[str]) -> bool:
+    """Whether one of the operators is a contraction."""
+    return any(name.removeprefix("aten.").startswith(CONTRACTIONS) for name in names)
+
+
 def difference(
-    found: Any, expected: Any, info: Any, exact: Sequence[Any] | None = None, place: int = 0
+    found: Any,
+    expected: Any,
+    info: Any,
+    exact: Sequence[Any] | None = None,
+    place: int = 0,
+    *,
+    by_norm: bool = False,
 ) -> str | None:
     """How a result differs from eager's, or None if it is right.
 
     `exact` are the results for float64 copies of the inputs. A result that is no farther from `exact[place]`
-    than eager's own, element by element and within tolerance, is right too.
+    than eager's own, element by element and within tolerance, is right too. With `by_norm`, so is one whose
+    errors are at most `SHARE` times the largest error of eager's elements.
     """
     if not isinstance(expected, torch.Tensor):
         if isinstance(found, torch.Tensor) and not found.shape:
@@ -62,7 +85,7 @@ def difference(
     if expected.is_complex():
         found, expected = torch.view_as_real(found), torch.view_as_real(expected.resolve_conj())
         true = torch.view_as_real(true.to(torch.complex128).resolve_conj())
-    return None if _as_exact(found, expected, true.double(), allowed) else message
+    return None if _as_exact(found, expected, true.double(), allowed, by_norm) else message
 
 
 def _close(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> str | None:
@@ -75,12 +98,15 @@ def _close(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> s
     return None
 
 
-def _as_exact(found: Any, expected: Any, true: Any, allowed: Tolerance) -> bool:
+def _as_exact(found: Any, expected: Any, true: Any, allowed: Tolerance, by_norm: bool) -> bool:
     own, others = found.double(), expected.double()
     # What the dtype cannot represent is infinite in both.
     true = true.to(found.dtype).double()
     distance = (own - true).abs()
-    limit = (others - true).abs() + allowed.absolute + allowed.relative * true.abs()
+    errors = (others - true).abs()
+    if by_norm and errors.numel() and errors.isfinite().all():
+        errors = SHARE * errors.max()
+    limit = errors + allowed.absolute + allowed.relative * true.abs()
     same = (own == true) | (own.isnan() & true.isnan()) | (own == others) | (own.isnan() & others.isnan())
     return bool((same | (distance <= limit)).all())
 
@@ -89,4 +115,4 @@ def _type(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-__all__ = ["Tolerance", "difference"]
+__all__ = ["Tolerance", "difference", "is_contraction"]

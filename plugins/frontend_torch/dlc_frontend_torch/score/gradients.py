@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._decomp import core_aten_decompositions
 from torch.utils import _pytree as pytree
 
 import dlc_core
-from dlc_frontend_torch.score.comparing import difference
+from dlc_frontend_torch.score.comparing import difference, is_contraction
 from dlc_frontend_torch.score.judging import Mark, Options, failure
-from dlc_frontend_torch.score.results import CRASHED, RANDOM, REFUSED, RIGHT, WRONG, Outcome
+from dlc_frontend_torch.score.results import (
+    CRASHED,
+    FALLBACK,
+    RANDOM,
+    REFUSED,
+    RIGHT,
+    WRONG,
+    Outcome,
+)
 from dlc_frontend_torch.score.samples import SEED, Case, cases
 from dlc_frontend_torch.score.tracing import called, traced
 
@@ -22,7 +30,7 @@ def outcomes(
     info: Any, options: Options, mark: Mark, crashed: Collection[tuple[str, int]] = ()
 ) -> list[Outcome]:
     """The outcomes of the samples of an OpInfo that have gradients: results and gradients are compared with
-    eager's. Samples of which a node runs in torch are refused.
+    eager's. A sample of which a node runs in torch is a *fallback*, if it is not wrong.
     """
     found: list[Outcome] = []
     with warnings.catch_warnings():
@@ -35,14 +43,16 @@ def outcomes(
                 mark(dtype, case.index)
                 made = _outcome(info, case, options)
                 if made is not None:
-                    found.append(replace(made, called=_called(case)))
+                    found.append(made)
     return found
 
 
 def _called(case: Case) -> tuple[str, ...]:
-    """The operators that the sample calls; none if torch cannot trace it."""
+    """The operators that the forward of the sample calls after torch's own decompositions to Core ATen; none
+    if torch cannot trace it.
+    """
     try:
-        return tuple(dict.fromkeys(str(each) for each in called(traced(case))))
+        return tuple(dict.fromkeys(str(each) for each in called(traced(case, core_aten_decompositions()))))
     except Exception:  # noqa: BLE001 (many kinds)
         return ()
 
@@ -54,25 +64,43 @@ def _outcome(info: Any, case: Case, options: Options) -> Outcome | None:
         return None
     if expected is None:
         return None
+    names = _called(case)
     torch._dynamo.reset()
     dlc_core.torch.reset()
     compiled = torch.compile(case.function, backend="dlc", fullgraph=True, options={"target": options.target})
     try:
         made = _with_gradients(case, compiled)
     except Exception as error:  # noqa: BLE001 (it is counted)
-        return Outcome(case.dtype, case.index, *failure(error))
+        return Outcome(case.dtype, case.index, *_failure(case, error), names)
+    status, why = _judged(info, case, made, expected, names)
+    return Outcome(case.dtype, case.index, status, why, names)
+
+
+def _failure(case: Case, error: Exception) -> tuple[str, str]:
+    """The status of a sample that raised. It is refused if torch.compile cannot run it without dlc either."""
+    torch._dynamo.reset()
+    try:
+        _with_gradients(case, torch.compile(case.function, backend="aot_eager", fullgraph=True))
+    except Exception as other:  # noqa: BLE001 (many kinds)
+        return REFUSED, f"torch.compile runs it with no backend: {type(other).__name__}"
+    return failure(error)
+
+
+def _judged(
+    info: Any, case: Case, made: Sequence[Any] | None, expected: Sequence[Any], names: Collection[str]
+) -> tuple[str, str]:
+    """The status of a sample that ran, and why."""
     report = dlc_core.torch.report()
-    problem = _difference(info, case, made, expected)
+    problem = _difference(info, case, made, expected, names)
     if problem is not None:
-        return Outcome(case.dtype, case.index, WRONG, problem)
+        return WRONG, problem
     if not report.graphs:
-        return Outcome(case.dtype, case.index, REFUSED, "torch.compile found no graph")
+        return REFUSED, "torch.compile found no graph"
     if any("random" in each.why for each in report.fallbacks):
-        return Outcome(case.dtype, case.index, RANDOM)
+        return RANDOM, ""
     if report.fallbacks:
-        reasons = "; ".join(dict.fromkeys(each.why for each in report.fallbacks))
-        return Outcome(case.dtype, case.index, REFUSED, reasons)
-    return Outcome(case.dtype, case.index, RIGHT)
+        return FALLBACK, "; ".join(dict.fromkeys(each.why for each in report.fallbacks))
+    return RIGHT, ""
 
 
 def _with_gradients(case: Case, function: Any, double: bool = False) -> Sequence[Any] | None:
@@ -96,7 +124,9 @@ def _leaf(tensor: torch.Tensor, double: bool) -> torch.Tensor:
     return plain.requires_grad_(tensor.requires_grad)
 
 
-def _difference(info: Any, case: Case, made: Sequence[Any] | None, expected: Sequence[Any]) -> str | None:
+def _difference(
+    info: Any, case: Case, made: Sequence[Any] | None, expected: Sequence[Any], names: Collection[str]
+) -> str | None:
     if made is None or len(made) != len(expected):
         return "other results have gradients"
     exact: Sequence[Any] | None = None
@@ -104,7 +134,7 @@ def _difference(info: Any, case: Case, made: Sequence[Any] | None, expected: Seq
         problem = difference(own, other, info)
         if problem is not None:
             exact = exact or _with_gradients(case, case.function, double=True)
-            problem = difference(own, other, info, exact, place)
+            problem = difference(own, other, info, exact, place, by_norm=is_contraction(names))
         if problem is not None:
             return problem
     return None

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.node import GraphContext, using_context
 from dlc_core.support.record import record
-from dlc_frontend_torch.score.comparing import difference
+from dlc_frontend_torch.score.comparing import difference, is_contraction
 from dlc_frontend_torch.score.results import CRASHED, RANDOM, REFUSED, RIGHT, WRONG, Outcome
 from dlc_frontend_torch.score.running import Prepared, prepared, results
 from dlc_frontend_torch.score.samples import Case, cases
@@ -157,7 +157,8 @@ def _compared(info: Any, ready: _Ready, made: Sequence[Any]) -> Outcome:
         elif problem is not None:
             exact = exact or eager(case, _exact)
             if exact is not None and len(exact) == len(ready.expected):
-                problem = difference(own, expected, info, exact, place)
+                by_norm = is_contraction(ready.called)
+                problem = difference(own, expected, info, exact, place, by_norm=by_norm)
     status = RIGHT if problem is None else WRONG
     return Outcome(case.dtype, case.index, status, _short(problem or ""), ready.called)
 

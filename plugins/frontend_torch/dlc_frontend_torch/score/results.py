@@ -8,9 +8,10 @@ from typing import Any
 
 from dlc_core.support.record import record
 
-RIGHT, WRONG, REFUSED, CRASHED, RANDOM = "right", "wrong", "refused", "crashed", "random"
-COUNTED = (RIGHT, WRONG, REFUSED, CRASHED)
-"""What shares are computed of."""
+RIGHT, WRONG, FALLBACK, REFUSED, CRASHED = "right", "wrong", "fallback", "refused", "crashed"
+RANDOM = "random"
+COUNTED = (RIGHT, WRONG, FALLBACK, REFUSED, CRASHED)
+"""The statuses that shares are computed of. FALLBACK occurs with gradients alone."""
 
 
 @record(frozen=True)
@@ -66,4 +67,6 @@ def total(scores: Iterable[Score], status: str) -> int:
     return sum(score.count(status) for score in scores)
 
 
-__all__ = ["COUNTED", "CRASHED", "RANDOM", "REFUSED", "RIGHT", "WRONG", "Outcome", "Score", "total"]
+__all__ = [
+    "COUNTED", "CRASHED", "FALLBACK", "RANDOM", "REFUSED", "RIGHT", "WRONG", "Outcome", "Score", "total",
+]  # fmt: skip

@@ -11,6 +11,7 @@ import torch
 from dlc_frontend_torch.score.results import (
     COUNTED,
     CRASHED,
+    FALLBACK,
     RANDOM,
     REFUSED,
     RIGHT,
@@ -41,56 +42,68 @@ def core_operators() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def opinfo_table(scores: Sequence[Score]) -> list[str]:
+def _columns(gradients: bool) -> tuple[str, ...]:
+    return COUNTED if gradients else tuple(each for each in COUNTED if each != FALLBACK)
+
+
+def opinfo_table(scores: Sequence[Score], gradients: bool = False) -> list[str]:
     """A line for each OpInfo, as a table of Markdown."""
-    lines = ["| OpInfo | right | wrong | refused | crashed | why |", "|---|---|---|---|---|---|"]
+    columns = _columns(gradients)
+    lines = [f"| OpInfo | {' | '.join(columns)} | why |", f"|---|{'---|' * len(columns)}---|"]
     for score in sorted(scores, key=lambda each: each.op):
         if not score.counted:
             continue
         reasons = [
             why.replace("|", "\\|")
-            for status in (WRONG, CRASHED, REFUSED)
+            for status in (WRONG, CRASHED, REFUSED, FALLBACK)
             for why, _ in score.reasons(status)[:REASONS]
         ]
-        counts = " | ".join(str(score.count(status)) for status in COUNTED)
+        counts = " | ".join(str(score.count(status)) for status in columns)
         lines.append(f"| {score.op} | {counts} | {'; '.join(reasons)} |")
     return lines
 
 
-def core_table(scores: Sequence[Score]) -> list[str]:
+def core_table(scores: Sequence[Score], gradients: bool = False) -> list[str]:
     """A line for each Core ATen operator with the samples that went through it."""
+    columns = _columns(gradients)
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for score in scores:
         for outcome in score.outcomes:
             for name in outcome.called:
                 found[name][outcome.status] += 1
-    lines = ["| operator | right | wrong | refused | crashed |", "|---|---|---|---|---|"]
+    lines = [f"| operator | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     for name in core_operators():
         counts = found[name]
         if any(counts[status] for status in COUNTED):
-            lines.append(f"| {name} | {' | '.join(str(counts[status]) for status in COUNTED)} |")
+            lines.append(f"| {name} | {' | '.join(str(counts[status]) for status in columns)} |")
     without = [name for name in core_operators() if not any(found[name][status] for status in COUNTED)]
     return [*lines, "", f"Core ATen operators without a sample: {', '.join(without)}"]
 
 
-def totals(scores: Sequence[Score]) -> list[str]:
-    """The shares of all samples, and of those that call operators of Core ATen alone."""
-    lines = [_shares("all samples", Counter({s: total(scores, s) for s in (*COUNTED, RANDOM)}))]
+def totals(scores: Sequence[Score], gradients: bool = False) -> list[str]:
+    """The shares of all samples, and of those that call operators of Core ATen alone, which are judged."""
+    columns = _columns(gradients)
+    lines = [_shares("all samples", Counter({s: total(scores, s) for s in (*COUNTED, RANDOM)}), columns)]
     core = set(core_operators())
     only: Counter[str] = Counter()
     for score in scores:
         for outcome in score.outcomes:
             only[outcome.status] += bool(outcome.called) and core.issuperset(outcome.called)
-    lines.append(_shares("samples of Core ATen alone", only))
-    reached = {name for s in scores for o in s.outcomes if o.status == RIGHT for name in o.called}
-    lines.append(f"Core ATen operators with a right sample: {len(core & reached)} of {len(core)}")
+    lines.append(_shares("samples of Core ATen alone (judged)", only, columns))
+    reached, right = (
+        {name for s in scores for o in s.outcomes if o.status in wanted for name in o.called} & core
+        for wanted in (COUNTED, (RIGHT,))
+    )
+    lines.append(
+        f"Core ATen operators with a right sample: {len(right)} of {len(core)}; {len(reached)} have samples"
+    )
     return lines
 
 
-def _shares(what: str, counts: Counter[str]) -> str:
-    whole = sum(counts[status] for status in COUNTED)
+def _shares(what: str, counts: Counter[str], columns: Sequence[str]) -> str:
+    whole = sum(counts[status] for status in columns)
     shares = ", ".join(
-        f"{counts[status]} {status} ({counts[status] / max(whole, 1):.2%})" for status in COUNTED
+        f"{counts[status]} {status} ({counts[status] / max(whole, 1):.2%})" for status in columns
     )
     return f"{what}: {whole}: {shares}; {counts[RANDOM]} draw random numbers"
 

@@ -7,6 +7,7 @@ depend on data are symbols.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -21,8 +22,13 @@ from dlc_frontend_torch.decompositions import for_autograd
 from dlc_frontend_torch.score.samples import Case
 
 
-def traced(case: Case) -> GraphModule:
-    """The graph of a case. Its placeholders are the case's tensors, its output is a flat list."""
+def traced(case: Case, table: Mapping[Any, Callable[..., Any]] | None = None) -> GraphModule:
+    """The graph of a case. Its placeholders are the case's tensors, its output is a flat list.
+
+    `table` are the decompositions, by default those of the backend. Raises ValueError for sparse tensors.
+    """
+    if any(each.layout is not torch.strided for each in case.tensors):
+        raise ValueError("a graph has no sparse tensors")
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
 
     def flat(*tensors: torch.Tensor) -> Any:
@@ -30,7 +36,7 @@ def traced(case: Case) -> GraphModule:
 
     fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in case.tensors]
     with mode, torch.no_grad():
-        table = for_autograd()
+        table = for_autograd() if table is None else table
         functional = dispatch_functionalize(flat, FunctionalTensorMode(export=False))
         return make_fx(functional, decomposition_table=table, tracing_mode="fake")(*fakes)
 
