@@ -19,7 +19,7 @@ from dlc_core.driver.digests import meanwhile
 from dlc_core.driver.key import Answer, explain, kernel_state, key_parts
 from dlc_core.driver.loading import requested
 from dlc_core.driver.opening import opened
-from dlc_core.driver.request import DISABLED, CompileRequest, Progress
+from dlc_core.driver.request import DISABLED, KERNELS, CompileRequest, Progress
 from dlc_core.driver.target_list import TargetLike, find_target
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
@@ -86,7 +86,7 @@ def compile(  # noqa: A001  (the public name)
     frontend: str | None = None,
     importers: Sequence[Any] = (),
     taps: Sequence[str] = (),
-    cache: bool | None = None,
+    cache: bool | str | None = None,
     verify: str | None = None,
     watchers: Sequence[Any] = (),
     progress: Callable[[Progress], None] | None = None,
@@ -122,7 +122,9 @@ def compile(  # noqa: A001  (the public name)
     observe passes.  `progress` is called when a step begins.  `importers` and `taps` are those of `load`.
 
     `cache`: keep results on disk and reuse them.  None does so for model files if `DLC_CACHE` allows it, True
-    for in-memory models too.  The cache is not used with `verify`, `watchers`, `importers` or `taps`.
+    for in-memory models too.  "kernels" keeps kernels if `DLC_CACHE` allows it, and no whole models: weights
+    are not read for a key, and not written.  The cache is not used with `verify`, `watchers`, `importers` or
+    `taps`.
 
     `reading`: further arguments of the model's frontend, such as `example_inputs`.  The cache is not used
     with them.
@@ -166,7 +168,8 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
     keeps_kernels = _keeps_kernels(model, request)
     # Deciders and tuners that are not a plugin's have no state for a model, only for kernels.
     own = request.pass_context
-    keeps = keeps_kernels and (own is None or (own.decider is None and own.tuner is None))
+    decided = own is not None and (own.decider is not None or own.tuner is not None)
+    keeps = keeps_kernels and not decided and request.cache != KERNELS
 
     def begin() -> tuple[job.Job, IRModule]:
         return job.Job.of(request, keeps_kernels), reload()
@@ -225,7 +228,9 @@ def _release_memory(exe: Executable) -> None:
 def _keeps_kernels(model: Any, request: CompileRequest) -> bool:
     """Whether the cache is enabled, and a hit would have the same effects as the compile of a kernel."""
     enabled = request.cache
-    if enabled is None:
+    if enabled == KERNELS:
+        enabled = settings.cache
+    elif enabled is None:
         enabled = settings.cache and not isinstance(model, (IRModule, nodes.Function))
     pass_context = request.pass_context
     observed = request.watchers or request.importers or request.taps
@@ -235,7 +240,7 @@ def _keeps_kernels(model: Any, request: CompileRequest) -> bool:
     entered = pass_context is not None and (
         pass_context.watchers or pass_context.rules or pass_context.schedule_rules
     )
-    return enabled and not (observed or tuned or entered)
+    return bool(enabled) and not (observed or tuned or entered)
 
 
 def _readable_stages(target: Target) -> tuple[str, ...]:

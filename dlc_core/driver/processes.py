@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from dlc_core.config import config as settings
@@ -75,10 +76,31 @@ def processes_for(kernels: int) -> int:
     wanted = settings.compile_processes
     most = min(usable_cores(), kernels // EACH) if wanted is None else min(wanted, kernels)
     forks = sys.platform == "linux" and hasattr(os, "fork")
-    # Another thread may hold a lock that would never be released in a fork.
-    if not forks or threading.active_count() > 1 or kernels > MOST_KERNELS:
+    if not forks or kernels > MOST_KERNELS or not _others_wait():
         return 1
     return max(1, min(most, MOST_PROCESSES))
+
+
+def _others_wait() -> bool:
+    """Whether all other threads wait for an event or a condition in their outermost function.
+
+    Another thread may hold a lock that would never be released in a fork. A thread that waits there holds
+    none of a function that it calls. Monitors of progress bars are such threads.
+    """
+    frames = sys._current_frames()
+    others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
+    return all(_waits(frames.get(thread.ident or 0)) for thread in others)
+
+
+def _waits(frame: FrameType | None) -> bool:
+    """Whether a thread whose innermost frame this is waits in its outermost function."""
+    if frame is None or frame.f_code.co_name != "wait":
+        return False
+    own = 0
+    while frame is not None:
+        own += frame.f_globals.get("__name__") != threading.__name__
+        frame = frame.f_back
+    return own <= 1
 
 
 def compile_kernels(

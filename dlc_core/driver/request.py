@@ -40,6 +40,8 @@ PRECISION = "precision"
 """The compile setting with the precision."""
 DISABLED = "disabled"
 """The compile setting with names of passes and rules to leave out, besides `PassContext.disabled`."""
+KERNELS = "kernels"
+"""The argument `cache` of compiles that keep kernels and no models."""
 FACTS = "target"
 """The compile setting with numbers of the host's description, `{"l2_bytes": 1 << 20}` (`target/facts.py`)."""
 FAILED_REGIONS = "failed_regions"
@@ -78,7 +80,7 @@ class CompileRequest:
     frontend: str | None = None
     taps: tuple[str, ...] = ()
     importers: tuple[Any, ...] = ()
-    cache: bool | None = None
+    cache: bool | str | None = None
     watchers: tuple[Any, ...] = ()
     progress: Callable[[Progress], None] | None = None
     pass_context: passes.PassContext | None = None
@@ -100,7 +102,7 @@ class CompileRequest:
         frontend: str | None = None,
         importers: Sequence[Any] = (),
         taps: Sequence[str] = (),
-        cache: bool | None = None,
+        cache: bool | str | None = None,
         verify: str | None = None,
         watchers: Sequence[Any] = (),
         progress: Callable[[Progress], None] | None = None,
@@ -111,6 +113,8 @@ class CompileRequest:
         """
         if targets is not None and target is not None:
             raise UsageError("both `target` and `targets` are given", hint="give one of them")
+        if isinstance(cache, str) and cache != KERNELS:
+            raise UsageError(f"cache {cache!r}", hint=f"give True, False, None or {KERNELS!r}")
         chosen = dict(config or {})
         found = find_targets(target if targets is None else targets, place, placement)
         found = replace(found, host=found.host.with_facts(chosen.pop(FACTS, {})))
@@ -241,4 +245,14 @@ def _with_tuples(value: Any) -> Any:
     return tuple(map(_with_tuples, value)) if isinstance(value, (list, tuple)) else value
 
 
-__all__ = ["DISABLED", "NAMES", "PRECISION", "PRECISIONS", "REQUEST", "CompileRequest", "Progress", "plain"]
+__all__ = [
+    "DISABLED",
+    "KERNELS",
+    "NAMES",
+    "PRECISION",
+    "PRECISIONS",
+    "REQUEST",
+    "CompileRequest",
+    "Progress",
+    "plain",
+]

@@ -60,7 +60,7 @@ def model(path: Path, last: str = "Tanh", batch: str = "5", name: str = "one", s
     return path
 
 
-def compiled(path: Path, **options: Any) -> Any:
+def compiled(path: Any, **options: Any) -> Any:
     """A model without the cache of models, so that kernels are looked up."""
     for kept in (config.cache_dir / "artefacts").glob("*"):
         kept.unlink()
@@ -90,6 +90,19 @@ def test_a_changed_model_finds_its_other_kernels(tmp_path: Path) -> None:
     assert fresh.report["cached_kernels"] == 0
     assert other.artifact.code == fresh.artifact.code
     np.testing.assert_array_equal(other(X), fresh(X))
+
+
+def test_kernels_of_models_in_memory_are_kept_alone(tmp_path: Path) -> None:
+    module = dlc.load(model(tmp_path / "one.onnx"))
+    assert compiled(module, cache="kernels").report["cached_kernels"] == 0
+    exe = compiled(module, cache="kernels")
+    assert exe.report["cached_kernels"] == 2
+    assert not list((config.cache_dir / "artefacts").glob("*"))
+    assert compiled(module).report["cached_kernels"] == 0
+    with config.override(cache=False):
+        assert compiled(module, cache="kernels").report["cached_kernels"] == 0
+    with pytest.raises(UsageError, match="cache 'models'"):
+        compiled(module, cache="models")
 
 
 def test_symbolic_sizes(tmp_path: Path) -> None:

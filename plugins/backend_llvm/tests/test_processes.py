@@ -240,14 +240,29 @@ def test_small_modules_and_hooked_pipelines_use_one_process() -> None:
     assert processes.processes_for(2 * processes.EACH - 1) == 1
 
 
-def test_with_other_threads_one_process_is_used() -> None:
-    stop = threading.Event()
-    other = threading.Thread(target=stop.wait)
+class Monitor(threading.Thread):
+    """A thread that waits for an event in its outermost function, or deeper."""
+
+    def __init__(self, deeper: bool) -> None:
+        super().__init__()
+        self.stop = threading.Event()
+        self.deeper = deeper
+
+    def run(self) -> None:
+        (self.wait if self.deeper else self.stop.wait)()
+
+    def wait(self) -> None:
+        self.stop.wait()
+
+
+@pytest.mark.parametrize(("deeper", "used"), [(False, 2), (True, 1)])
+def test_with_other_threads_one_process_is_used_unless_they_hold_no_locks(deeper: bool, used: int) -> None:
+    other = Monitor(deeper)
     other.start()
     try:
-        assert compiled(2, cifar).report["processes"] == 1
+        assert compiled(2, cifar).report["processes"] == used
     finally:
-        stop.set()
+        other.stop.set()
         other.join()
 
 

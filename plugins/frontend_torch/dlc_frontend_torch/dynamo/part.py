@@ -87,6 +87,7 @@ class Part:
                 precision=options.precision,
                 opt_level=options.opt_level,
                 config=options.config,
+                cache="kernels",
             )
             self._kinds = [value.type.dtype for value in self._exe.signature.outputs]
         elif self._conditions:
