@@ -27,6 +27,7 @@ from dlc_core.ir.expr import as_expr, free_vars
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.passes.graph.dim_conditions import determined_dims
+from dlc_frontend_torch.archives import check_that_guards_are_known
 from dlc_frontend_torch.complex_value import Complex, border_type, unpacked
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.decompositions import for_export
@@ -44,9 +45,10 @@ def load(model: Any, context: Mapping[str, Any] | None = None) -> IRModule:
     `context["example_inputs"]` (a tuple of positional arguments, or a dict of keyword arguments) and
     `context["dynamic_shapes"]` as torch.export takes them. `context["shapes"]` pins and bounds dims.
     `context["importers"]` import custom operators (see `custom`), in addition to those of plugins.
+    `context["unguarded"]` accepts a file with symbolic sizes that has no guards (see `archives`).
 
-    Raises UnsupportedError that names all operators that cannot be imported with their Python lines,
-    ModelError for a damaged file, and UsageError for arguments that do not fit.
+    Raises UnsupportedError that names all operators that cannot be imported with their Python lines, or for a
+    file without guards, ModelError for a damaged file, and UsageError for arguments that do not fit.
     """
     given = dict(context or {})
     program = _program(model, given)
@@ -74,9 +76,12 @@ def _program(model: Any, given: Mapping[str, Any]) -> ExportedProgram:
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
-        return torch.export.load(path)
+        program = torch.export.load(path)
     except Exception as error:  # torch raises many kinds for damaged archives
         raise ModelError(f"{path} cannot be read as an exported program", why=str(error)) from error
+    if not given.get("unguarded", False):
+        check_that_guards_are_known(path, program)
+    return program
 
 
 def import_program(program: ExportedProgram, importers: Any = ()) -> IRModule:

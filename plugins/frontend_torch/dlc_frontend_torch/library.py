@@ -10,14 +10,14 @@ whole, and dlc compiles it in its graph. Its fake implementation is dlc's infere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
 
 from dlc_core import driver
-from dlc_core.diag import TypeInferenceError, UsageError
+from dlc_core.diag import TypeInferenceError, UnsupportedError, UsageError
 from dlc_core.graph.node import Function, Node, get_item, param
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.module import IRModule
@@ -31,7 +31,7 @@ from dlc_frontend_torch.weights import as_array, as_tensor
 
 TYPES = {
     "int": "int", "dim": "SymInt", "float": "float", "bool": "bool", "str": "str", "ints": "int[]",
-    "dims": "SymInt[]", "floats": "float[]",
+    "dims": "SymInt[]", "floats": "float[]", "dtype": "ScalarType",
 }  # fmt: skip
 """Types of torch's schemas for the kinds of attributes."""
 
@@ -52,17 +52,20 @@ def as_torch_op(
     Its tensors are positional, its attributes keywords. `results` is the number of tensors that it returns.
     `target` runs it in eager mode, None is this machine. `backward(ctx, *gradients)` and
     `setup_context(ctx, inputs, keyword_only_inputs, output)` are those of `torch.library.register_autograd`;
-    without `backward` the operator has no gradient.
+    without `backward`, UnsupportedError is raised where a gradient is computed through the operator.
 
-    Raises UsageError for operators and attributes that torch's schemas cannot describe.
+    Raises UsageError for operators and attributes that torch's schemas cannot describe, and for a
+    `setup_context` without `backward`.
     """
     qualified = f"{namespace}::{decl.name}"
+    if backward is None and setup_context is not None:
+        raise UsageError(f"{qualified} has a setup_context and no backward", hint="give both, or neither")
     torch.library.define(qualified, schema_of(decl, results))
 
     def run(*tensors: torch.Tensor | None, **attrs: Any) -> Any:
         given = [each for each in tensors if each is not None]
         types = tuple(_type(each, tuple(each.shape)) for each in given)
-        exe = _compiled(decl, types, tuple(sorted((k, _frozen(v)) for k, v in attrs.items())), target)
+        exe = _compiled(decl, types, tuple(sorted((k, _frozen(v)) for k, v in _known(attrs).items())), target)
         made = exe(*(as_array(each) for each in given))
         arrays = made if isinstance(made, tuple) else (made,)
         found = [as_tensor(a, out.type.dtype) for a, out in zip(arrays, exe.signature.outputs, strict=True)]
@@ -86,15 +89,29 @@ def as_torch_op(
         return found[0] if results == 1 else tuple(found)
 
     def convert(_: Any, *tensors: Node | None, **attrs: Any) -> Any:
-        made = decl.build(*(each for each in tensors if each is not None), **attrs)
+        made = decl.build(*(each for each in tensors if each is not None), **_known(attrs))
         return made if results == 1 else tuple(get_item(made, index) for index in range(results))
 
     torch.library.impl(qualified, "CPU")(run)
     torch.library.register_fake(qualified)(fake)
-    if backward is not None:
-        torch.library.register_autograd(qualified, backward, setup_context=setup_context)
+    torch.library.register_autograd(qualified, backward or _refusing(qualified), setup_context=setup_context)
     CONVERTERS[f"{namespace}.{decl.name}.default"] = convert
     return getattr(getattr(torch.ops, namespace), decl.name)
+
+
+def _refusing(qualified: str) -> Callable[..., Any]:
+    """A `backward` that raises. An operator of torch without one has results that require no gradient, so
+    the gradients of its operands would be missing without an error.
+    """
+
+    def backward(*_: Any) -> Any:
+        raise UnsupportedError(
+            f"{qualified} has no gradient",
+            why="as_torch_op registered it without backward",
+            hint="give backward= and setup_context=, or call the operator under torch.no_grad()",
+        )
+
+    return backward
 
 
 def schema_of(decl: OpDecl, results: int = 1) -> str:
@@ -124,15 +141,14 @@ def _attribute(decl: OpDecl, attr: Attr) -> str:
         return f"{kind} {attr.name}"
     if attr.default is None:
         return f"{kind}? {attr.name}=None"
+    if attr.kind == "dtype":
+        return f"{kind} {attr.name}={attr.default.name}"
     default = list(attr.default) if isinstance(attr.default, tuple) else attr.default
     return f"{kind} {attr.name}={repr(default).replace(chr(39), chr(34))}"
 
 
 def _type(tensor: torch.Tensor, shape: Sequence[Any]) -> TensorType:
-    kind: DType | None = of_torch(tensor.dtype)
-    if kind is None:
-        raise UsageError(f"a tensor of {name_of(tensor.dtype)}, which dlc lacks")
-    return TensorType(tuple(shape), kind)
+    return TensorType(tuple(shape), _dtype(tensor.dtype))
 
 
 def _inferred(
@@ -143,7 +159,7 @@ def _inferred(
         param(f"x{index}", _type(tensor, symbols.shape(shape)))
         for index, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True))
     ]
-    return decl.build(*params, **{k: _dims(v, symbols) for k, v in attrs.items()}).type
+    return decl.build(*params, **{k: _dims(v, symbols) for k, v in _known(attrs).items()}).type
 
 
 def _with_equal_sizes(shapes: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -160,6 +176,18 @@ def _with_equal_sizes(shapes: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
         return size
 
     return [tuple(of(size) for size in shape) for shape in shapes]
+
+
+def _known(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes with dtypes of dlc instead of torch's."""
+    return {k: _dtype(v) if isinstance(v, torch.dtype) else v for k, v in attrs.items()}
+
+
+def _dtype(of: torch.dtype) -> DType:
+    kind = of_torch(of)
+    if kind is None:
+        raise UsageError(f"the dtype {name_of(of)}, which dlc lacks")
+    return kind
 
 
 def _frozen(value: Any) -> Any:

@@ -19,7 +19,7 @@ class Torch:
     name: str = "torch"
     suffixes: tuple[str, ...] = (".pt2",)
     help: str = "PyTorch programs: torch.export.ExportedProgram, torch.nn.Module, .pt2 files"
-    options: tuple[str, ...] = ("shapes", "importers", "example_inputs", "dynamic_shapes")
+    options: tuple[str, ...] = ("shapes", "importers", "example_inputs", "dynamic_shapes", "unguarded")
 
     def load(self, model: Any, context: Mapping[str, Any] | None = None) -> Any:
         """The program as an `IRModule`; see `dlc_frontend_torch.exported.load`."""

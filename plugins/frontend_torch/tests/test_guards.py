@@ -1,6 +1,8 @@
 """Guards and assertions of exported programs: each call checks them, in Python, in files and in libraries."""
 
 import ctypes
+import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -217,3 +219,34 @@ def test_guards_are_not_executed_as_code(tmp_path):
     with pytest.raises(UnsupportedError, match="the guard open"):
         dlc.compile(tmp_path / "m.pt2")
     assert not (tmp_path / "made").exists()
+
+
+def without_guards(source, target):
+    """Write a file as torch 2.8 saves it, without guards."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name.endswith("models/model.json"):
+                described = json.loads(data)
+                del described["guards_code"]
+                data = json.dumps({**described, "torch_version": "2.8.0"}).encode()
+            new.writestr(name, data)
+
+
+@WITH_TEXTS
+def test_a_file_without_guards_is_refused_unless_accepted(tmp_path):
+    program = torch.export.export(Multiple(), (ones(16, 3),), dynamic_shapes=({0: DYNAMIC},))
+    torch.export.save(program, tmp_path / "m.pt2")
+    without_guards(tmp_path / "m.pt2", tmp_path / "old.pt2")
+    with pytest.raises(UnsupportedError, match=r"(?s)no guards.*torch 2\.8\.0 saved it") as caught:
+        dlc.compile(tmp_path / "old.pt2")
+    assert "unguarded=True" in caught.value.hint
+    exe = dlc.compile(tmp_path / "old.pt2", unguarded=True)
+    assert exe(np.ones((24, 3), np.float32)).shape == (24, 3)
+
+
+@WITH_TEXTS
+def test_a_file_without_symbolic_sizes_needs_no_guards(tmp_path):
+    torch.export.save(torch.export.export(Multiple(), (ones(16, 3),)), tmp_path / "m.pt2")
+    without_guards(tmp_path / "m.pt2", tmp_path / "old.pt2")
+    assert dlc.compile(tmp_path / "old.pt2")(np.ones((16, 3), np.float32)).shape == (16, 3)

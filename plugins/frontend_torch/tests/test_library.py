@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dlc_core as dlc
-from dlc_core.diag import UsageError
+from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.node import constant
 from dlc_core.op import std
 from dlc_core.op.declare import Attr, Sample, Tensor, op
@@ -45,6 +45,46 @@ def test_the_operator_passes_the_checks_of_torch(gate):
     x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
     torch.testing.assert_close(gate(x, y, factor=2.0), expected(x, y, 2.0))
     torch.library.opcheck(gate.default, (x, y), {"factor": 2.0})
+
+
+x, rows = torch.randn(2, 3, 4), torch.randn(5, 6)
+CHECKED = {
+    "leaky_relu": (1, (x,), {"alpha": 0.2}),
+    "one_hot": (1, (torch.tensor([2, 0]),), {"depth": 3}),
+    "reshape": (1, (x,), {"shape": [6, 4]}),
+    "layer_norm": (1, (rows, None, torch.randn(6)), {"eps": 1e-3}),
+    "attention": (1, (x[None], x[None], x[None]), {"causal": True, "scale": 0.5}),
+    "split": (2, (rows,), {"sizes": [2, 4], "axis": 1}),
+    "matmul": (1, (rows, rows.T.contiguous()), {"out_dtype": torch.float64}),
+}  # fmt: skip
+"""By name of an operator of dlc: the number of its results, tensors, and attributes."""
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_operators_of_dlc_pass_the_checks_of_torch(name):
+    results, tensors, attrs = CHECKED[name]
+    made = dlc.torch.as_torch_op(std.BY_NAME[name], results=results, namespace="dlc_checked")
+    torch.library.opcheck(made.default, tensors, attrs)
+
+
+def test_an_operator_without_backward_has_no_silent_gradient():
+    relu = dlc.torch.as_torch_op(std.BY_NAME["relu"], namespace="dlc_forward")
+    x = torch.randn(3, requires_grad=True)
+    with torch.no_grad():
+        torch.testing.assert_close(relu(x), x.relu())
+    made = relu(x)
+    torch.testing.assert_close(made, x.relu())
+    with pytest.raises(UnsupportedError, match="dlc_forward::relu has no gradient"):
+        made.sum().backward()
+    assert x.grad is None
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: relu(x) * 2, backend="dlc")
+    with pytest.raises(Exception, match="dlc_forward::relu has no gradient"):
+        compiled(x).sum().backward()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), x.relu() * 2)
+    with pytest.raises(UsageError, match="no backward"):
+        dlc.torch.as_torch_op(GATE, namespace="dlc_forward", setup_context=setup_context)
 
 
 def test_the_operator_stays_whole(gate):
