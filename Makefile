@@ -8,6 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10 p
 JOBS ?= 2
 TORCH ?= 2.13.0
 ARGS ?=
+RUNS ?= 10000
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -18,7 +19,7 @@ EDITABLE := $(foreach plugin,$(PLUGINS),-e ./$(plugin))
 DECISIONS := $(addprefix tests/,decisions passes/test_decisions.py schedule/rules/gpu/test_decisions.py schedule/test_rules_tiles.py)
 TESTS := dlc_core $(wildcard tests plugins/*/tests)
 
-.PHONY: help demo test test-rest test-all decisions lint format bench clean
+.PHONY: help demo test test-rest test-all decisions fuzz lint format bench clean
 
 help:
 	@echo "make demo       run a model end to end"
@@ -26,6 +27,7 @@ help:
 	@echo "make test-rest  the tests that the sample leaves out"
 	@echo "make test-all   all tests, the slow ones too"
 	@echo "make decisions  decision coverage: the alternatives of the compiler that tests execute"
+	@echo "make fuzz       changed models, artefacts, scripts, records and command lines (RUNS=N cases of each)"
 	@echo "make lint       style, format, types"
 	@echo "make format     apply the style"
 	@echo "make bench      measure against installed peers"
@@ -94,6 +96,10 @@ decisions: $(VENV)/.ready
 	@rm -rf build/decisions
 	@DLC_DECISION_COVERAGE=build/decisions $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(DECISIONS) $(ARGS)
 	@$(BIN)/python -m dlc_core.testing.decision_coverage build/decisions
+
+# Each night another seed: findings and their inputs are in build/fuzz.
+fuzz: $(VENV)/.ready
+	@$(BIN)/python -m tests.fuzz all --runs $(RUNS) $(ARGS)
 
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .

@@ -75,12 +75,25 @@ class DlcError(Exception):
             lines.append(f"  because {self.why}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return _printable("\n".join(lines))
 
     def at(self, spans: Iterable[Span]) -> DlcError:
         """Add spans to an error that was raised without them; return the error itself."""
         self.spans += tuple(span for span in spans if span not in self.spans)
         return self
+
+
+def _printable(text: str) -> str:
+    """A text whose characters besides line ends can be printed: others, which come from names in files, may
+    control a terminal.
+    """
+    if text.replace("\n", "").isprintable():
+        return text
+    escaped = (
+        char if char == "\n" or char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    )
+    return "".join(escaped)
 
 
 class UsageError(DlcError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +83,7 @@ class LoadedModule:
 
     def _arrays(self, weights: Array) -> list[Array]:
         arrays = []
-        for name, shape, offset in self._artifact.metadata["arrays"]:
+        for name, shape, offset in _listed_arrays(self._artifact):
             type_ = dtype(name).numpy
             end = offset + math.prod(shape) * type_.itemsize
             if not 0 <= offset <= end <= weights.nbytes:
@@ -92,13 +92,30 @@ class LoadedModule:
         return arrays
 
 
+def _listed_arrays(artifact: Artifact) -> Iterator[tuple[str, list[int], int]]:
+    """Dtype, shape and offset of each constant. Raises ArtifactError for other data."""
+    listed = artifact.metadata.get("arrays")
+    for each in listed if isinstance(listed, list) else [None]:
+        match each:
+            case [str() as name, list() as shape, int() as offset] if all(
+                type(dim) is int and dim >= 0 for dim in shape
+            ):
+                yield name, shape, offset
+            case _:
+                why = "'arrays' is no list of dtypes, shapes and offsets"
+                raise ArtifactError("the artefact's metadata is malformed", why=why)
+
+
 class Entry:
     """A function of a module: a graph or a PrimFunc."""
 
     def __init__(self, loaded: LoadedModule, symbol: str, artifact: Artifact) -> None:
         self._loaded = loaded
         self._symbol = symbol
-        self._check: bool = artifact.metadata["check"]
+        check = artifact.metadata.get("check")
+        if not isinstance(check, bool):
+            raise ArtifactError("the artefact's metadata is malformed", why="'check' is no truth value")
+        self._check = check
 
     def evaluate(self, arrays: Sequence[Array], weights: Array, plan: Callable[[], Plan]) -> list[Array]:
         """Evaluate the function. See `op.reference.evaluate` and `tir.interpreter.run` for the errors."""

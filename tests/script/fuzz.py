@@ -101,6 +101,8 @@ def _replaced(text: str, token: Token, new: str) -> str:
 
 def _lines(text: str, rng: random.Random) -> str:
     lines = text.splitlines(keepends=True)
+    if not lines:
+        return text
     a, b = rng.randrange(len(lines)), rng.randrange(len(lines))
     action = rng.randrange(4)
     if action == 0:

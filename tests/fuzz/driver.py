@@ -1,0 +1,233 @@
+"""Runs the cases of a target in workers, and shrinks and stores findings."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from dlc_core.testing.isolation import exit_text
+from tests.fuzz.mutations import parts_of_bytes
+from tests.fuzz.worker import case_of, inputs_of, target_of
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND: tuple[str, ...] = ("-m", "tests.fuzz.worker")
+"""The arguments of Python for a worker."""
+START_SECONDS = 300.0
+"""The time limit of a worker's start."""
+SHRINK_SECONDS = 60.0
+"""The time for the shrinking of one finding."""
+STACK_LINES = 12
+
+
+@dataclass
+class Finding:
+    """A case that failed: where, how, and its input, the shrunk one if that failed too."""
+
+    number: int
+    place: str
+    text: str
+    data: bytes = b""
+    rng: str = ""
+
+
+@dataclass
+class Report:
+    """The outcomes of a run, and one finding for each place."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, Finding] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def text(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(self.outcomes.items()))
+        total = sum(self.outcomes.values())
+        return f"{total} cases in {self.seconds:.0f} s: {counts}; {len(self.findings)} places of findings"
+
+
+class Worker:
+    """A process that runs cases of a target."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        path = [str(ROOT), *filter(None, sys.path)]
+        self.errors = folder / "errors"
+        self._errors = self.errors.open("wb")
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path),
+            "DLC_CACHE_DIR": str(folder / "cache"),
+            "DLC_REPRODUCER_DIR": str(folder / "reproducers"),
+            "DLC_COMPILE_PROCESSES": "1",
+            "HOME": str(folder),
+        }
+        environment.pop("DLC_CACHE", None)
+        self._process = subprocess.Popen(
+            [sys.executable, *COMMAND, name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environment,
+            cwd=folder,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.wait(START_SECONDS)
+
+    def ask(self, **task: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+
+    def wait(self, seconds: float) -> dict[str, Any] | None:
+        """The next message; None after the time, or if the process has ended."""
+        try:
+            line = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        return json.loads(line) if line else None
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> int:
+        """End the process, and return its status."""
+        if self.alive() and self._process.stdin is not None:
+            self._process.kill()
+        status = self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:  # the process did not read its last task
+                    continue
+        return status
+
+
+@contextmanager
+def worker(name: str) -> Iterator[Worker]:
+    with tempfile.TemporaryDirectory(prefix="dlc-fuzz-") as folder:
+        started = Worker(name, Path(folder))
+        try:
+            yield started
+        finally:
+            started.end()
+
+
+def run(
+    name: str, runs: int, seed: int = 0, first: int = 0, out: Path | None = None, shrink: bool = True
+) -> Report:
+    """Run cases of a target; findings are written to `out`."""
+    report, begin = Report(), time.monotonic()
+    inputs, last = inputs_of(name), first + runs
+    while first < last:
+        with worker(name) as process:
+            process.ask(seed=seed, first=first, last=last)
+            for finding in _outcomes(name, process, report, last):
+                first = finding.number + 1
+                if finding.place not in report.findings:
+                    finding.data = case_of(name, inputs, seed, finding.number)
+                    finding.rng = f"{name}:{seed}:{finding.number}:check"
+                    report.findings[finding.place] = finding
+                if not process.alive():
+                    break
+            else:
+                first = last
+    for finding in report.findings.values():
+        if shrink:
+            shrunk(name, finding)
+        if out is not None:
+            _store(finding, out)
+    report.seconds = time.monotonic() - begin
+    return report
+
+
+def _outcomes(name: str, process: Worker, report: Report, last: int) -> Iterator[Finding]:
+    """The findings of a worker's cases; after a death or a hang it has ended."""
+    limit = target_of(name).SECONDS
+    number = -1
+    while True:
+        message = process.wait(limit)
+        if message is None:
+            finding = _death(process, number, limit)
+            report.outcomes[finding.place.split(" ")[0]] += 1
+            yield finding
+            return
+        if "ready" in message:  # the start took longer than expected
+            continue
+        if "begin" in message:
+            number = message["begin"]
+            continue
+        report.outcomes[message["outcome"]] += 1
+        if message["outcome"] == "finding":
+            yield Finding(message["end"], message["place"], message["text"])
+        if message["end"] + 1 == last:
+            return
+
+
+def _death(process: Worker, number: int, limit: float) -> Finding:
+    hung = process.alive()
+    status = process.end()
+    stack = [line.strip() for line in process.errors.read_text(errors="replace").splitlines()]
+    start = next((i for i, line in enumerate(stack) if line.startswith("Current thread")), len(stack))
+    frames = [line for line in stack[start + 1 : start + 1 + STACK_LINES] if line.startswith("File")]
+    if hung:
+        return Finding(number, f"hang of more than {limit:g} s", "\n".join(stack[-40:]))
+    where = frames[0] if frames else "unknown place"
+    return Finding(number, f"death: the process {exit_text(status)} at {where}", "\n".join(stack[-60:]))
+
+
+def replay(name: str, data: bytes, rng: str = "replay") -> Finding | None:
+    """The finding of one input, or None."""
+    with worker(name) as process, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "input"
+        path.write_bytes(data)
+        process.ask(path=str(path), rng=rng)
+        return next(_outcomes(name, process, Report(), 1), None)
+
+
+def shrunk(name: str, finding: Finding) -> None:
+    """Make the input of a finding smaller, as long as it fails at the same place."""
+    end = time.monotonic() + SHRINK_SECONDS
+    parts = getattr(target_of(name), "parts", parts_of_bytes)
+    smaller = True
+    while smaller and time.monotonic() < end:
+        smaller = False
+        for data in parts(finding.data):
+            if time.monotonic() > end:
+                break
+            again = replay(name, data, finding.rng) if len(data) < len(finding.data) else None
+            if again is not None and again.place == finding.place:
+                finding.data, finding.text, smaller = data, again.text, True
+                break
+
+
+def _store(finding: Finding, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = sha256(finding.place.encode()).hexdigest()[:12]
+    (folder / stem).write_bytes(finding.data)
+    about = f"case {finding.number}, random numbers {finding.rng}\n{finding.place}\n\n{finding.text}\n"
+    (folder / f"{stem}.txt").write_text(about)
+
+
+__all__ = ["Finding", "Report", "Worker", "replay", "run", "shrunk"]
