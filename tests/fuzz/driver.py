@@ -54,7 +54,7 @@ class Report:
     def text(self) -> str:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(self.outcomes.items()))
         total = sum(self.outcomes.values())
-        return f"{total} cases in {self.seconds:.0f} s: {counts}; {len(self.findings)} places of findings"
+        return f"{total} cases in {self.seconds:.0f} s: {counts}; {len(self.findings)} distinct findings"
 
 
 class Worker:
