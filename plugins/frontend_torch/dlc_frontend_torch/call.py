@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NoReturn, Protocol
 
@@ -48,6 +48,10 @@ class Scope(Protocol):
 
     def inline(self, module: Any, inputs: Sequence[Any]) -> Any:
         """Convert a subgraph on values of its placeholders. Returns the value of its output."""
+        ...
+
+    def trace(self, function: Callable[..., Any], examples: Sequence[torch.Tensor]) -> Any:
+        """The graph module of a function of tensors, of operators that have converters."""
         ...
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.node import Node, constant, spanned
@@ -23,6 +24,7 @@ from dlc_core.op import std
 from dlc_frontend_torch import aten as _converters  # registers them
 from dlc_frontend_torch.call import Call
 from dlc_frontend_torch.complex_value import PARTS, Complex, border_type, stand_in, unpacked
+from dlc_frontend_torch.decompositions import for_autograd
 from dlc_frontend_torch.dtypes import name_of, of_torch
 from dlc_frontend_torch.locating import op_name, span_of
 from dlc_frontend_torch.random_ops import DRAWN
@@ -59,6 +61,7 @@ class Importer:
         self.numbers: list[Node] = []
         """Numbers of data that are dims: nodes which must run, though only types read them."""
         self._checks: list[tuple[Node, str]] = []
+        self._current: Any = None
         self._custom = custom or {}
         self._draw = draw
 
@@ -133,12 +136,21 @@ class Importer:
         return found
 
     def inline(self, module: GraphModule, inputs: Sequence[Any]) -> Any:
-        """Convert a subgraph on values of its placeholders. Its problems are those of this graph."""
+        """Convert a subgraph on values of its placeholders. Its problems, each one once, become those of the
+        node that it belongs to.
+        """
         inner = Importer(module, self.symbols, self._custom, self._draw)
         result = inner.converted(inputs)
-        self.problems += inner.problems
+        found = {error.what: error for _, error in inner.problems}
+        self.problems += [(self._current, error) for error in found.values()]
         self.conditions += inner.conditions
         return inner.checked(result)
+
+    def trace(self, function: Callable[..., Any], examples: Sequence[torch.Tensor]) -> GraphModule:
+        """The graph of a function of tensors, of operators that have converters."""
+        made = make_fx(function, for_autograd())(*examples)
+        made.graph.eliminate_dead_code()
+        return made
 
     def resolve(self, argument: Any) -> Any:
         """An argument of an FX node with nodes replaced by their values."""
@@ -183,6 +195,7 @@ class Importer:
             self.values[node] = self.resolve(node.args[1])
             return
         call = Call(node, self, _has_complex(node))
+        self._current = node
         try:
             with spanned([span_of(node)]):
                 self.values[node] = self._made(call)

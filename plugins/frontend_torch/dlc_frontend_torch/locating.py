@@ -8,8 +8,8 @@ from typing import Any
 from dlc_core.diag import Span
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
-_LIBRARY = ("/torch/", "<frozen")
-"""Parts of the paths of files that are not the user's."""
+_LIBRARY = ("/torch/", "<frozen", "<eval_with_key>")
+"""Parts of the paths of files that are not the user's; torch runs graphs as "<eval_with_key>"."""
 
 
 def span_of(node: Any) -> Span:

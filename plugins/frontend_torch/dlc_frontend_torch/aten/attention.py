@@ -27,7 +27,7 @@ def _visible(c: Call, query: Node, key: Node) -> Node:
     return std.less_equal(std.reshape(std.arange(stop=key.shape[-2]), shape=(1, key.shape[-2])), rows)
 
 
-def _some_visible(c: Call, mask: Node) -> Node:
+def some_visible(c: Call, mask: Node) -> Node:
     """Whether a query sees any key, with the keys' dim as 1."""
     if mask.dtype.is_bool:
         return std.reduce_any(mask, axes=(-1,), keepdims=True)
@@ -43,7 +43,7 @@ def _attention(
     made = std.attention(query, key, value, *masks, scale=scale, causal=causal)
     if mask is None:
         return made
-    return std.where(_some_visible(c, mask), made, c.const(0, made.dtype))
+    return std.where(some_visible(c, mask), made, c.const(0, made.dtype))
 
 
 @aten("scaled_dot_product_attention")
@@ -90,6 +90,19 @@ def _weights(c: Call, scores: Node, logsumexp: Node) -> Node:
     return std.exp(std.sub(scores, c.cast(shift, scores.dtype)))
 
 
+def softmax_parts(c: Call, scores: Node) -> tuple[Node, Node, Node]:
+    """The exponentials of the scores of each query, their sum and the largest score. For queries that see no
+    key the exponentials are 0, and the sum counts as 1.
+    """
+    top = std.reduce_max(scores, axes=(-1,), keepdims=True)
+    empty = std.equal(top, c.const(-math.inf, top.dtype))
+    # Differences from the largest score are precise where their exponentials are large.
+    exponentials = std.exp(std.sub(scores, std.where(empty, c.const(0, top.dtype), top)))
+    total = std.reduce_sum(exponentials, axes=(-1,), keepdims=True)
+    divisor = std.where(empty, c.const(1, total.dtype), total)
+    return exponentials, divisor, top
+
+
 def _wide(c: Call, x: Node) -> Node:
     return c.cast(x, "float32") if x.dtype.bits < 32 else x
 
@@ -110,12 +123,7 @@ def flash_attention(
         return _attention(c, query, key, value, mask, is_causal, factor), None
     q, k, v = (_wide(c, each) for each in (query, key, value))
     scores = _scores(c, q, k, attn_mask, is_causal, factor)
-    top = std.reduce_max(scores, axes=(-1,), keepdims=True)
-    empty = std.equal(top, c.const(-math.inf, top.dtype))
-    # Differences from the largest score are precise where their exponentials are large.
-    exponentials = std.exp(std.sub(scores, std.where(empty, c.const(0, top.dtype), top)))
-    total = std.reduce_sum(exponentials, axes=(-1,), keepdims=True)
-    divisor = std.where(empty, c.const(1, total.dtype), total)
+    exponentials, divisor, top = softmax_parts(c, scores)
     made = std.div(std.matmul(exponentials, v), divisor)
     logsumexp = std.squeeze(std.add(top, std.log(divisor)), axes=(-1,))
     return c.cast(made, query.dtype), c.cast(logsumexp, c.dtype_of(c.value[1]))

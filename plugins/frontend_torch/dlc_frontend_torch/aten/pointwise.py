@@ -198,8 +198,8 @@ def where(c: Call, condition: Node, x: Operand, y: Operand) -> Node:
 
 
 @aten("_to_copy to.dtype _to_dtype")
-def to_copy(c: Call, x: Node, *_: Any, **__: Any) -> Node:
-    return c.cast(x, c.dtype)
+def to_copy(c: Call, x: Operand, *_: Any, **__: Any) -> Node:
+    return c.tensor(x)  # decompositions cast numbers too
 
 
 @aten("gelu")

@@ -74,6 +74,7 @@ class CompiledGraph:
             static = {index: arguments[index] for index in self._static}
             self._versions = [(i, t.data_ptr(), t._version) for i, t in static.items()]
             fallbacks: list[Fallback] = []
+            in_torch: set[str] = set()
             try:
                 given = arguments if self._kind == "backward" else None
                 run: Callable[..., Any] = Part(
@@ -84,14 +85,13 @@ class CompiledGraph:
                 if not self._options.fallback:
                     raise error.combined from None
                 fallbacks = [_fallback(node, why) for node, why in error.problems]
-                run, parts = divided(
-                    self._module, {node.name for node, _ in error.problems}, static, self._options
-                )
+                in_torch = {node.name for node, _ in error.problems}
+                run, parts = divided(self._module, in_torch, static, self._options)
                 if self._kind == "backward":
                     run = _as_traced(self._module, run)
             count = sum(node.op == "call_function" for node in self._module.graph.nodes)
             seconds = time.perf_counter() - begun
-            add(Graph(self._kind, count, count - len(fallbacks), parts, seconds, tuple(fallbacks)))
+            add(Graph(self._kind, count, count - len(in_torch), parts, seconds, tuple(fallbacks)))
             self._run = run
             return run
 
