@@ -96,7 +96,7 @@ def _sizes(c: Call) -> list[Any]:
 
 
 def _fake(c: Call, make: Callable[[], Any]) -> Any:
-    """What `make` returns with fake tensors of the program."""
+    """The result of `make` with fake tensors of the program."""
     with c.value[0].fake_mode:
         return make()
 
