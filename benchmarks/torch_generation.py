@@ -120,8 +120,9 @@ def compare(name: str, threads: int, length: int, count: int) -> Record:
 
 def _own(run: Callable[[], object], count: int) -> float:
     """The seconds of a decode step that dlc takes in Python: graphs, without the calls of compiled code."""
-    from dlc_core.runtime.executable import Executable
     from dlc_frontend_torch.dynamo.graph import CompiledGraph
+
+    from dlc_core.runtime.executable import Executable
 
     outer = _timed(CompiledGraph, "__call__")
     inner = _timed(Executable, "__call__")

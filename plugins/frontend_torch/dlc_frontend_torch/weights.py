@@ -13,6 +13,11 @@ from dlc_core.ir.dtype import DType
 from dlc_frontend_torch.complex_value import Complex
 from dlc_frontend_torch.dtypes import BY_NAME, name_of, of_torch
 
+_PLAIN = {
+    getattr(torch, name)
+    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+}
+"""The dtypes of torch that NumPy has too."""
 _BITS = {1: torch.uint8, 2: torch.int16}
 
 
@@ -22,6 +27,16 @@ def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
     Raises UnsupportedError for a dtype that dlc lacks.
     """
+    if tensor.dtype in _PLAIN and tensor.is_contiguous():
+        try:
+            return tensor.detach().numpy()  # type: ignore[no-any-return]
+        except (RuntimeError, TypeError):
+            return _copied(tensor)  # it is on another device, or has a sign to apply
+    return _copied(tensor)
+
+
+def _copied(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """`as_array` of any tensor."""
     if tensor.is_complex():
         return as_array(torch.view_as_real(tensor.detach().resolve_conj()))
     kind = of_torch(tensor.dtype)

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 import dlc_core as dlc
+from benchmarks import torch_generation
 from benchmarks.corpus.exporting import stand_in_operators
+from dlc_core.runtime.executable import Executable
 
 torch.set_num_threads(1)
 
@@ -227,3 +229,16 @@ def test_generate_compiles_the_decode_step_by_itself(in_place):
     config = transformers.CompileConfig(backend="dlc", mode=None, fullgraph=False)
     config._compile_all_devices = True
     check_generation(model, prompts()[:3], in_place, compile_config=config)
+
+
+@pytest.mark.slow
+def test_tokens_a_second_are_measured(monkeypatch):
+    pytest.importorskip("transformers", reason="generation needs transformers")
+    for name, value in {"WIDTH": 32, "LAYERS": 1, "HEADS": 4, "ROUNDS": 1, "SIDES": ("dlc", "eager")}.items():
+        monkeypatch.setattr(torch_generation, name, value)
+    call = Executable.__call__
+    found = torch_generation.compare("gpt2", 1, 4, 5)
+    assert Executable.__call__ is call
+    assert found["right"]
+    assert all(found[kind][side] > 0 for kind in ("prompt", "step") for side in ("dlc", "eager"))
+    assert 0 < found["own"] < found["step"]["dlc"] + found["prompt"]["dlc"]

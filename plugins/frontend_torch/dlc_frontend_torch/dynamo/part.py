@@ -21,6 +21,7 @@ from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType
 from dlc_core.runtime.executable import Executable
+from dlc_core.runtime.memory.host import address
 from dlc_frontend_torch.complex_value import border_type, transposed, unpacked
 from dlc_frontend_torch.custom import importers_for
 from dlc_frontend_torch.dynamo.drawing import Draw
@@ -69,6 +70,7 @@ class Part:
         found = next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0]
         self.returns_tuple = isinstance(found, (list, tuple))
         self._exe: Executable | None = None
+        self._kinds: list[DType] = []
         self._fixed_threads = bool(options.num_threads)
         self._by_threads: dict[int, Executable] = {}
         if self._nodes:
@@ -89,7 +91,7 @@ class Part:
                 config=options.config,
                 cache="kernels",
             )
-            self._kinds = [value.type.dtype for value in self._exe.signature.outputs]
+            self._kinds += [value.type.dtype for value in self._exe.signature.outputs]
         elif self._conditions:
             node = self._conditions[0][0]
             error = UnsupportedError("an assertion in a graph that computes nothing")
@@ -186,7 +188,7 @@ class Part:
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """The outputs for tensors and ints."""
-        results: list[torch.Tensor] = []
+        found: Sequence[np.ndarray[Any, Any]] = ()
         if self._draws:
             arguments += tuple(draw(arguments) for draw in self._draws)
         if self._exe is not None:
@@ -199,17 +201,20 @@ class Part:
             ]
             made = self._with_threads(self._exe)(*arrays)
             found = made if isinstance(made, tuple) else (made,)
-            results = [as_tensor(array, kind) for array, kind in zip(found, self._kinds, strict=True)]
+        # New values of arguments come last, and are mostly in the arguments' memory.
+        count = len(found) - len(self._writes)
+        results = list(map(as_tensor, found[:count], self._kinds))
         outputs = tuple(find(arguments, results) for find in self._outputs)
-        for index, _, take in self._writes:
-            if not _is_same(arguments[index], take(results)):
+        for (index, _, take), array in zip(self._writes, found[count:], strict=True):
+            if not _is_same(arguments[index], array):
+                results += map(as_tensor, found[len(results) :], self._kinds[len(results) :])
                 arguments[index].copy_(take(results))
         return outputs
 
 
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are the same elements in memory."""
-    return bool(one.data_ptr() == other.data_ptr() and one.stride() == other.stride())
+def _is_same(one: torch.Tensor, other: np.ndarray[Any, Any]) -> bool:
+    """Whether a tensor and a contiguous array are the same elements in memory."""
+    return bool(one.data_ptr() == address(other) and one.is_contiguous())
 
 
 def _check_known(main: Function, conditions: Sequence[tuple[Any, Condition]]) -> None:
