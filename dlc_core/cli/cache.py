@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from dlc_core import driver
 from dlc_core.backend.binary_cache import kept_libraries
@@ -27,11 +28,14 @@ from dlc_core.cli.options import (
     parse_shapes,
 )
 from dlc_core.cli.stages import SCRIPT, read_module
+from dlc_core.config import config
 from dlc_core.diag import UsageError, bytes_text
 from dlc_core.driver.cache import Entry, Store
+from dlc_core.driver.cache_check import check_cache
 from dlc_core.driver.kernel_cache import kept_kernels
 from dlc_core.driver.key import Answer
 from dlc_core.support.kept_files import KeptFile, KeptFiles
+from dlc_core.support.private import POSIX
 
 SHOWN = 60
 """Characters of a part of a key that are shown around its first difference."""
@@ -44,6 +48,7 @@ class Action(str, Enum):
     list = "list"
     size = "size"
     explain = "explain"
+    verify = "verify"
     prune = "prune"
     clear = "clear"
 
@@ -66,7 +71,7 @@ def cache(
     check_bounds: CheckBounds = False,
     as_json: Json = False,
 ) -> None:
-    """Show or clear the cache of compiled models, or explain a cache miss.
+    """Show, check or clear the cache of compiled models, or explain a cache miss.
 
     The cache has three parts: compiled models; compiled kernels, which models share; and the libraries that a
     C compiler made of generated code. `info` and `list` show the entries (`info` only the number of kernels),
@@ -77,6 +82,9 @@ def cache(
     it shows in which parts the key of the nearest entry differs: the model's bytes, options, processor,
     compiler, plugins.
 
+    `verify` checks all files: owner, mode, checksum, and whether they belong there. The exit code is 1 if it
+    finds a problem. Files with problems are never used.
+
     `DLC_CACHE_DIR` is the folder, `DLC_CACHE_SIZE` the limit. `DLC_CACHE=0` turns the cache off.
 
     Examples:
@@ -85,8 +93,12 @@ def cache(
     - `dlc cache list --json`
     - `dlc cache explain model.onnx --opt-level 2`
     - `dlc cache explain model.onnx -t NPU -t reference`
+    - `dlc cache verify`
     - `dlc cache clear`
     """
+    if action is Action.verify and model is None:
+        _verify(as_json)
+        return
     store, parts = Store(), {"kernels": kept_kernels(), "libraries": kept_libraries()}
     entries = store.entries()
     files = {name: part.entries() for name, part in parts.items()}
@@ -141,6 +153,37 @@ def cache(
             lines.append(f"{len(files[name])} {name}, {bytes_text(sizes[name])} of at most {limit}")
             lines += map(_line, reversed(files[name])) if action is Action.list or name != "kernels" else ()
         _print(record, lines, as_json)
+
+
+def _verify(as_json: bool) -> None:
+    """Print the check of the whole cache; the exit code says whether there are problems."""
+    checked = check_cache()
+    problems = [problem for part in checked for problem in part.problems]
+    if as_json:
+        found = [
+            {
+                "folder": str(part.folder),
+                "entries": part.entries,
+                "bytes": part.size,
+                "problems": [{"path": str(each.path), "why": each.why} for each in part.problems],
+            }
+            for part in checked
+        ]
+        print(json.dumps({"folder": str(config.cache_dir), "parts": found}, indent=2))
+    else:
+        console = Console(soft_wrap=True, highlight=False)
+        table = Table("folder", "files", "size", "problems", box=None, pad_edge=False)
+        for part in checked:
+            row = (part.folder.name, part.entries, bytes_text(part.size), len(part.problems))
+            table.add_row(*(escape(str(cell)) for cell in row))
+        console.print(escape(str(config.cache_dir)))
+        console.print(table)
+        for problem in problems:
+            console.print(escape(f"{problem.path}: {problem.why}"))
+        if not POSIX:
+            console.print("owners and modes are not checked: this system has none of POSIX")
+    if problems:
+        raise typer.Exit(1)
 
 
 def _print_removed(

@@ -64,6 +64,11 @@ def read_checked(path: Path, most: int, fresh: float = _FRESH) -> bytes | None:
         return None
     except OSError:
         return None
+    return content_of(path, data)
+
+
+def content_of(path: Path, data: bytes) -> bytes | None:
+    """The content of the bytes of a file of `write_checked`; None if they are damaged or of another name."""
     body = data[_DIGEST:]
     return body if data[:_DIGEST] == checksum(path, body) else None
 
@@ -96,4 +101,12 @@ def checksum(path: Path, data: bytes) -> bytes:
     return digest.digest()
 
 
-__all__ = ["RefusedCacheWarning", "checksum", "quota", "read_checked", "warn_refused", "write_checked"]
+__all__ = [
+    "RefusedCacheWarning",
+    "checksum",
+    "content_of",
+    "quota",
+    "read_checked",
+    "warn_refused",
+    "write_checked",
+]

@@ -74,11 +74,11 @@ def objection(status: os.stat_result, *, parent: bool = False, descriptor: int |
 
 
 @contextmanager
-def private_folder(path: Path, *, create: bool = False) -> Iterator[int | None]:
+def private_folder(path: Path, *, create: bool = False, repair: bool = True) -> Iterator[int | None]:
     """Open a folder that only this user can have written, and yield its descriptor.
 
-    Without POSIX owners the value is None, and paths are used instead. Others lose the right to read the
-    folder. `create` makes the folder and those above, for this user alone.
+    Without POSIX owners the value is None, and paths are used instead. With `repair`, others lose the right
+    to read the folder. `create` makes the folder and those above, for this user alone.
 
     Raises NotPrivateError, and other OSErrors if the folder is missing or cannot be opened.
     """
@@ -99,7 +99,7 @@ def private_folder(path: Path, *, create: bool = False) -> Iterator[int | None]:
         why = objection(status, descriptor=descriptor)
         if why:
             raise NotPrivateError(path, why)
-        if stat.S_IMODE(status.st_mode) & 0o077:
+        if repair and stat.S_IMODE(status.st_mode) & 0o077:
             with suppress(OSError):  # a file system that is mounted read-only
                 os.fchmod(descriptor, FOLDER_MODE)
         yield descriptor

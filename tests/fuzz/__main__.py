@@ -10,6 +10,10 @@ from pathlib import Path
 from tests.fuzz import driver, worker
 
 
+def _print(report: driver.Report) -> None:
+    print(f"  … {report.text()}", flush=True)
+
+
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m tests.fuzz", description=worker.__doc__)
     options.add_argument("target", choices=[*worker.names(), "all"])
@@ -28,7 +32,7 @@ def main() -> int:
     failed = 0
     for name in worker.names() if given.target == "all" else [given.target]:
         out = given.out / name
-        report = driver.run(name, given.runs, given.seed, given.first, out, not given.no_shrink)
+        report = driver.run(name, given.runs, given.seed, given.first, out, not given.no_shrink, _print)
         print(f"{name}, seed {given.seed}: {report.text()}", flush=True)
         for finding in report.findings.values():
             print(f"  case {finding.number}, {len(finding.data)} bytes: {finding.place}")

@@ -11,9 +11,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ COMMAND: tuple[str, ...] = ("-m", "tests.fuzz.worker")
 """The arguments of Python for a worker."""
 START_SECONDS = 300.0
 """The time limit of a worker's start."""
+PROGRESS_SECONDS = 30.0
 SHRINK_SECONDS = 60.0
 """The time for the shrinking of one finding."""
 STACK_LINES = 12
@@ -135,20 +137,29 @@ def worker(name: str) -> Iterator[Worker]:
 
 
 def run(
-    name: str, runs: int, seed: int = 0, first: int = 0, out: Path | None = None, shrink: bool = True
+    name: str,
+    runs: int,
+    seed: int = 0,
+    first: int = 0,
+    out: Path | None = None,
+    shrink: bool = True,
+    progress: Callable[[Report], object] = lambda report: None,
 ) -> Report:
-    """Run cases of a target; findings are written to `out`."""
+    """Run cases of a target; findings are written to `out`. `progress` is called twice a minute."""
     report, begin = Report(), time.monotonic()
     inputs, last = inputs_of(name), first + runs
     while first < last:
         with worker(name) as process:
             process.ask(seed=seed, first=first, last=last)
-            for finding in _outcomes(name, process, report, last):
+            told = partial(_tell, report, progress, begin)
+            for finding in _outcomes(name, process, report, last, told):
                 first = finding.number + 1
                 if finding.place not in report.findings:
                     finding.data = case_of(name, inputs, seed, finding.number)
                     finding.rng = f"{name}:{seed}:{finding.number}:check"
                     report.findings[finding.place] = finding
+                    if out is not None:
+                        _store(finding, out)
                 if not process.alive():
                     break
             else:
@@ -156,13 +167,22 @@ def run(
     for finding in report.findings.values():
         if shrink:
             shrunk(name, finding)
-        if out is not None:
-            _store(finding, out)
+            if out is not None:
+                _store(finding, out)
     report.seconds = time.monotonic() - begin
     return report
 
 
-def _outcomes(name: str, process: Worker, report: Report, last: int) -> Iterator[Finding]:
+def _tell(report: Report, progress: Callable[[Report], object], begin: float) -> None:
+    seconds = time.monotonic() - begin
+    if seconds > report.seconds + PROGRESS_SECONDS:
+        report.seconds = seconds
+        progress(report)
+
+
+def _outcomes(
+    name: str, process: Worker, report: Report, last: int, told: Callable[[], object] = lambda: None
+) -> Iterator[Finding]:
     """The findings of a worker's cases; after a death or a hang it has ended."""
     limit = target_of(name).SECONDS
     number = -1
@@ -179,6 +199,7 @@ def _outcomes(name: str, process: Worker, report: Report, last: int) -> Iterator
             number = message["begin"]
             continue
         report.outcomes[message["outcome"]] += 1
+        told()
         if message["outcome"] == "finding":
             yield Finding(message["end"], message["place"], message["text"])
         if message["end"] + 1 == last:

@@ -192,7 +192,7 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
     if header.get("regions") and program is None:
         raise _malformed(path)
 
-    key = header.get(KEY)
+    stored_as = header.get(KEY)
 
     def inner(kind: str, start: str, without: Sequence[str]) -> dict[str, Saved]:
         return {
@@ -209,7 +209,7 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
         # Regions belong to the host program of a model, parts to the file: neither contains its own kind.
         regions=inner("regions", prefix, ("regions", "parts")),
         parts=inner("parts", _PART, ("parts",)),
-        key=key if isinstance(key, str) else None,
+        key=stored_as if isinstance(stored_as, str) else None,
         **texts,
     )
 
