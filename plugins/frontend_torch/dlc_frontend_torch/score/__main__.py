@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dlc_frontend_torch.score.judging import Options
 from dlc_frontend_torch.score.processes import judged
+from dlc_frontend_torch.score.recorded import summary
 from dlc_frontend_torch.score.results import COUNTED, CRASHED, RANDOM, WRONG, Score
 from dlc_frontend_torch.score.samples import COMPLEX_DTYPES, DTYPES, operators
 from dlc_frontend_torch.score.table import core_table, opinfo_table, totals
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 file.write(json.dumps(score.to_json()) + "\n")
         sys.stderr.write(_progress(score) + "\n")
     chosen = [scores[name] for name in names if name in scores]
+    if given.summary is not None:
+        given.summary.write_text(json.dumps(summary(chosen), indent=1) + "\n")
     parts = (table(chosen, given.gradients) for table in (opinfo_table, core_table, totals))
     sys.stdout.write("\n\n".join("\n".join(part) for part in parts) + "\n")
     return int(any(score.count(status) for score in chosen for status in (WRONG, CRASHED)))
@@ -56,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="where scores are kept; operators in it rest"
     )
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="where to write a summary, as JSON")
     parser.add_argument("--again", action="store_true", help="judge operators again that the file has")
     parser.add_argument("--limit", type=int, default=40, help="samples of a dtype; 0: all (default: 40)")
     parser.add_argument("--group", type=int, default=16, help="samples compiled together (default: 16)")
