@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import dlc_core as dlc
+from dlc_core.op.samples import TOLERANCES
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +39,10 @@ def test_autocast(dtype, gradients):
             results[-1].float().sum().backward()
             found.append([each.grad.clone() for each in model.parameters()])
     assert results[1].dtype is dtype
-    torch.testing.assert_close(results[1], results[0], rtol=2e-2, atol=2e-2)
+    rtol, atol = TOLERANCES[str(dtype).removeprefix("torch.")]
+    torch.testing.assert_close(results[1], results[0], rtol=rtol, atol=atol)
     for one, other in zip(*found, strict=True) if gradients else ():
-        torch.testing.assert_close(other, one, rtol=2e-2, atol=2e-2)
+        torch.testing.assert_close(other, one, rtol=rtol, atol=atol)
     torch.testing.assert_close(compiled(x), model(x))  # without autocast
 
 

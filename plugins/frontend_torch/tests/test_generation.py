@@ -3,6 +3,9 @@
 import dlc_frontend_torch.dynamo.part as part_of
 import pytest
 import torch
+from dlc_frontend_torch.dynamo.graph import CompiledGraph
+from dlc_frontend_torch.dynamo.options import Options
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import dlc_core as dlc
 from benchmarks import torch_generation
@@ -72,6 +75,35 @@ def test_caches_are_written_in_place(update, in_place):
     row = torch.randn(2, 3, 1, 4)
     check(update, (lambda step: torch.tensor([step + 2]), row), [torch.zeros(2, 3, 8, 4)])
     assert in_place == [True] * 3
+
+
+def test_caches_of_graphs_with_operators_of_torch_are_written_in_place(in_place):
+    def attend(at, row, cache):
+        cache.index_copy_(2, at, row)
+        return torch.linalg.svdvals(cache[0].sum(0)) + row.sum()
+
+    row = torch.randn(2, 3, 1, 4)
+    check(attend, (lambda step: torch.tensor([step + 2]), row), [torch.randn(2, 3, 8, 4)])
+    assert in_place == [True] * 3
+    assert [each.op for each in dlc.torch.report().fallbacks] == ["aten._linalg_svd.default"]
+
+
+@pytest.mark.parametrize("late", ["input", "view"])
+def test_inputs_that_later_parts_read_keep_their_values_until_then(late, in_place):
+    def f(state):
+        new = state + 1
+        view = state.t()
+        norms = torch.linalg.svdvals(new)
+        made = (view if late == "view" else state) * norms
+        state.copy_(new)
+        return made
+
+    module = make_fx(f, tracing_mode="fake")(torch.zeros(4, 4))
+    own, other = (torch.arange(16.0).reshape(4, 4) for _ in range(2))
+    found = CompiledGraph(module, "inference", (), Options())(own)
+    torch.testing.assert_close(found, f(other), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(own, other)
+    assert not in_place
 
 
 def old_and_new(x, state):

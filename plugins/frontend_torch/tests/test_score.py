@@ -13,7 +13,7 @@ from dlc_frontend_torch.score.judging import Options, outcomes
 from dlc_frontend_torch.score.results import Outcome, Score
 from dlc_frontend_torch.score.samples import operators
 from dlc_frontend_torch.score.table import core_operators, opinfo_table, totals
-from dlc_frontend_torch.score.ties import same_elements
+from dlc_frontend_torch.score.ties import same_elements, same_gradients
 
 OPTIONS = Options(("float32",), limit=3)
 
@@ -132,3 +132,12 @@ def test_indices_of_equal_elements_may_differ():
     assert same_elements(x, (values, torch.tensor([2, 0])), (values, wanted))
     assert not same_elements(x, (values, torch.tensor([2, 2])), (values, wanted))
     assert not same_elements(x, (values, torch.tensor([2, 3])), (values, wanted))
+
+
+def test_gradients_of_equal_elements_may_be_at_others():
+    x = torch.tensor([3.0, 1.0, 3.0])
+    results = [torch.tensor([3.0]), torch.tensor([0]), torch.tensor([0.5, 0.0, 0.0])]
+    others = [torch.tensor([3.0]), torch.tensor([2]), torch.tensor([0.0, 0.0, 0.5])]
+    assert same_gradients(x, results, others)
+    assert not same_gradients(x, results, [*others[:2], torch.tensor([0.0, 0.5, 0.0])])
+    assert not same_gradients(x, results, [torch.tensor([1.0]), torch.tensor([1]), results[2]])

@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import dlc_core as dlc
+from dlc_core.op.samples import TOLERANCES
 
 F = nn.functional
 # torch warns about its own code while it traces.
@@ -188,7 +189,8 @@ def test_compiled_optimizers_are_those_of_eager(name):
     assert not dlc.torch.report().fallbacks
 
 
-def test_mixed_precision_with_a_scaler_is_that_of_eager():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_mixed_precision_with_a_scaler_is_that_of_eager(dtype):
     def run(model, call):
         torch.manual_seed(5)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -196,9 +198,9 @@ def test_mixed_precision_with_a_scaler_is_that_of_eager():
         losses = []
         for _ in range(3):
             optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast("cpu", dtype):
                 made = call(torch.randn(7, 6))
-            assert made.dtype == torch.bfloat16
+            assert made.dtype == dtype
             loss = made.float().square().mean()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
@@ -209,7 +211,8 @@ def test_mixed_precision_with_a_scaler_is_that_of_eager():
     model = Dropped()
     mine, theirs = copy.deepcopy(model), copy.deepcopy(model)
     own, expected = run(mine, torch.compile(mine, backend="dlc")), run(theirs, theirs)
-    torch.testing.assert_close(own, expected, rtol=0.02, atol=0.02)  # two roundings to bfloat16
+    rtol, atol = TOLERANCES[str(dtype).removeprefix("torch.")]
+    torch.testing.assert_close(own, expected, rtol=rtol, atol=atol)
     assert not dlc.torch.report().fallbacks
 
 

@@ -132,4 +132,6 @@ def erfc(c: Call, x: Node) -> Node:
 def ldexp(c: Call, x: Node, exponent: Node) -> Node:
     kind = "float64" if c.dtype.bits == 64 else "float32"
     scale = std.pow(c.const(2, kind), c.tensor(exponent, kind))
+    if exponent.dtype.is_float:  # torch rounds the power to this dtype
+        scale = c.cast(c.cast(scale, exponent.dtype), kind)
     return c.cast(std.mul(c.tensor(x, kind), scale), c.dtype)

@@ -29,7 +29,7 @@ def base_of(node: Any, shared: Container[Any] = ()) -> tuple[Any, list[Any]]:
     if _is_plain(node.meta.get("val")) and _root(node) not in shared:
         return node, []
     steps = []
-    while _is_view(node):
+    while is_view(node):
         steps.append(node)
         node = node.args[0]
     return node, steps[::-1]
@@ -52,16 +52,17 @@ def reshaped_bases(sources: Sequence[Any], shared: Container[Any]) -> set[Any]:
 
 
 def _root(node: Any) -> Any:
-    while _is_view(node):
+    while is_view(node):
         node = node.args[0]
     return node
 
 
-def _is_view(node: Any) -> bool:
+def is_view(node: Any) -> bool:
+    """Whether the result of a node is a view of its first argument."""
     if node.op != "call_function" or not node.args:
         return False
     if node.target is operator.getitem:
-        return _is_view(node.args[0])
+        return is_view(node.args[0])
     return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
 
 

@@ -1,4 +1,4 @@
-"""Indices of equal elements, whose order torch leaves open: `same_elements`."""
+"""Indices of equal elements, whose order torch leaves open: `same_elements`, `same_gradients`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ def same_elements(x: torch.Tensor, found: Sequence[Any], expected: Sequence[Any]
     return any(_same(x, axis, places, wanted) for axis in range(x.ndim))
 
 
+def same_gradients(x: torch.Tensor, found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> bool:
+    """Whether results, followed by the gradient of x, are the same but for the choice between equal elements:
+    x has the same gradients, at elements that may be others of equal value.
+    """
+    if not same_elements(x, found[:-1], expected[:-1]):
+        return False
+    pairs = [torch.stack([x.flatten(), each[-1].flatten()]) for each in (found, expected)]
+    one, other = (sorted(zip(*each.tolist(), strict=True)) for each in pairs)
+    return one == other
+
+
 def _same(x: torch.Tensor, axis: int, places: torch.Tensor, wanted: torch.Tensor) -> bool:
     if places.ndim == x.ndim - 1:
         places, wanted = places.unsqueeze(axis), wanted.unsqueeze(axis)
@@ -39,4 +50,4 @@ def _same(x: torch.Tensor, axis: int, places: torch.Tensor, wanted: torch.Tensor
     return once and torch.equal(chosen, right)
 
 
-__all__ = ["OPEN", "same_elements"]
+__all__ = ["OPEN", "same_elements", "same_gradients"]
