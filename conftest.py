@@ -18,6 +18,7 @@ _FOLDER = tempfile.mkdtemp(prefix="dlc-tests-")
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 os.environ["DLC_CACHE"] = "0"
 os.environ["DLC_CACHE_DIR"] = _FOLDER
+os.environ["DLC_KEYS_DIR"] = f"{_FOLDER}/keys"
 os.environ["DLC_RECORDS_URL"] = f"{_FOLDER}/records.db"
 
 settings.register_profile(

@@ -168,6 +168,17 @@ def _cache_home() -> Path:
     return Path.home() / ".cache" / "dlc"
 
 
+def _keys_home() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME")
+    if base:
+        return Path(base) / "dlc" / "keys"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "dlc" / "keys"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "dlc" / "keys"
+    return Path.home() / ".config" / "dlc" / "keys"
+
+
 def _reproducer_home() -> Path:
     return config.cache_dir / "reproducers"
 
@@ -176,6 +187,12 @@ class Config:
     """The core's knobs, read as attributes of `config`."""
 
     cache_dir = Knob[Path]("cache_dir", Path, _cache_home, "Folder of compiled artefacts.")
+    keys_dir = Knob[Path](
+        "keys_dir", Path, _keys_home, "Folder of this user's keys: of marks and of signatures."
+    )
+    trusted_keys = Knob[tuple[str, ...]](
+        "trusted_keys", tuple, (), "Keys whose signatures are accepted: files of keys, or ed25519:... texts."
+    )
     cache = Knob("cache", bool, True, "Keep compiled models in `cache_dir` and reuse them.")
     cache_size = Knob(
         "cache_size",

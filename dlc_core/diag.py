@@ -148,6 +148,10 @@ class ArtifactError(DlcError):
     """An artefact file that is damaged, of another schema version, or not an artefact at all."""
 
 
+class UntrustedError(ArtifactError):
+    """An artefact that neither this user nor the holder of a trusted key has written."""
+
+
 class RuntimeFailure(DlcError):
     """A device, a kernel or an allocation that failed while an executable ran."""
 
@@ -202,6 +206,7 @@ __all__ = [
     "TargetError",
     "TypeInferenceError",
     "UnsupportedError",
+    "UntrustedError",
     "UsageError",
     "VerifyError",
     "bytes_text",

@@ -118,6 +118,18 @@ class Deferred:
 
 
 @dataclass(frozen=True)
+class TrustedKey:
+    """A public key whose signatures of artefacts are accepted, as `dlc keys` prints it.
+
+    >>> TrustedKey("releases", "ed25519:AAAAC3NzaC1lZDI1NTE5AAAAIBQ8z0_7nCYKoLRp1fQ").name
+    'releases'
+    """
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True)
 class Namespace:
     """A module that is an attribute of `dlc_core`: `dlc_core.<name>`.
 
@@ -412,6 +424,15 @@ def dlc_namespaces() -> Iterable[Declaration]:
 
 
 @hookspec
+def dlc_trusted_keys() -> Iterable[Declaration]:
+    """Public keys whose holders may sign artefacts that `dlc.open` accepts.
+
+    Example: `return [TrustedKey("releases", "ed25519:...")]`; `dlc keys new` prints such a key.
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def dlc_expectations() -> Iterable[Declaration]:
     """Exemptions from the conformance kit, each with a reason: unsupported, or expected to fail.
 
@@ -437,6 +458,7 @@ __all__ = [
     "Deferred",
     "Frontend",
     "Namespace",
+    "TrustedKey",
     "hookimpl",
     "hookspec",
 ]

@@ -161,9 +161,9 @@ def test_a_moved_file_is_compared_once(monkeypatch):
     checked = []
     read = cache.read
 
-    def counting(path, verify, file):
+    def counting(path, verify, **options):
         checked.append(verify)
-        return read(path, verify=verify, file=file)
+        return read(path, verify=verify, **options)
 
     monkeypatch.setattr(cache, "read", counting)
     for _ in range(3):

@@ -83,7 +83,7 @@ class Store:
                 with open(open_private(path, folder), "rb") as file:  # noqa: PTH123 (a descriptor)
                     state = _state(file.fileno())
                     known = _text(mark, folder) == state
-                    saved = read(path, verify=not known, file=file)
+                    saved = read(path, verify=not known, file=file, mapped=True)
                 if saved.key != key:
                     raise ArtifactError(f"{path} is the result of another request")
                 with suppress(OSError):  # a read-only folder still works
@@ -109,7 +109,16 @@ class Store:
         path = self.path(key)
         try:
             with private_folder(self.folder, create=True) as folder:
-                save(exe, path, durable=False, made_from=parts, key=key, folder=folder, private=True)
+                save(
+                    exe,
+                    path,
+                    durable=False,
+                    made_from=parts,
+                    key=key,
+                    folder=folder,
+                    private=True,
+                    seal=None,
+                )
                 with suppress(OSError):  # another process may have removed it
                     descriptor = open_private(path, folder)
                     try:

@@ -215,7 +215,7 @@ def explain(model: Any, request: CompileRequest, store: Store) -> Answer:
 def _parts_of(path: Path) -> Mapping[str, Any] | None:
     try:
         with open(open_private(path), "rb") as file:  # noqa: PTH123 (a descriptor)
-            found = read_container(path, file).header.get(MADE_FROM)
+            found = read_container(path, file, mapped=True).header.get(MADE_FROM)
     except (ArtifactError, OSError):
         return None
     return found if isinstance(found, dict) else None

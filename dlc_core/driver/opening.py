@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.config import config as settings
 from dlc_core.diag import ArtifactError, DlcError
+from dlc_core.driver.trust import Gate
 from dlc_core.foreign.needed import check_opened
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.artefact.saving import Saved, read
@@ -16,6 +18,7 @@ from dlc_core.runtime.device import check_format, device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target
+from dlc_core.target.artifact import CONFINED, REFUSED, check_readable
 
 if TYPE_CHECKING:
     from dlc_core.runtime import library
@@ -24,28 +27,45 @@ else:
 
 
 def open(  # noqa: A001  (the public name)
-    path: str | os.PathLike[str], *, num_threads: int | None = None, verify: bool = False
+    path: str | os.PathLike[str],
+    *,
+    num_threads: int | None = None,
+    verify: bool = False,
+    trust: bool = False,
+    compile_source: bool = False,
+    mapped: bool = False,
 ) -> Executable:
-    """Open a file that `exe.save` wrote; weights are mapped from the file when they are used.
+    """Open a file that `exe.save` wrote. Its code is native and has all rights of this process, so a file is
+    accepted only if this user's dlc wrote it, if it has a signature of a trusted key, or with `trust=True`.
 
-    No code of the file runs before the executable is called.  `verify` also compares the weights with their
-    checksum, which reads all of them.  Raises ArtifactError for a file that is damaged, of another format
-    version, or for a machine or plugin that is missing; the error says what to do.
+    No code of the file runs before the executable is called. `verify` also compares the weights with their
+    checksum, which reads all of them; for signed files and files that others can write this is always done.
+    `compile_source` allows a compiler of this machine to read a file that has source text instead of machine
+    code; files of this user need no permission. The file is copied to memory, so it may be changed or removed
+    afterwards. `mapped` maps it instead, so that processes share the memory of the weights: then the file may
+    be replaced by another, and must not be changed in place; if it becomes shorter, the process ends.
+
+    Raises UntrustedError if nobody vouches for the file, and ArtifactError for a file that is damaged, of
+    another format version, or for a machine or plugin that is missing; the error says what to do.
     """
-    saved = read(Path(path), verify=verify)
-    target = _runnable(saved, path)
-    for part in (*saved.parts.values(), *saved.regions.values()):
-        _runnable(part, path)
-        for region in part.regions.values():
-            _runnable(region, path)
-    return opened(saved, target, num_threads)
+    gate = Gate(trust, mapped)
+    saved = read(Path(path), verify=verify, mapped=mapped, accept=gate)
+    reading = CONFINED if gate.is_own or compile_source else REFUSED
+    runnable = _runnable(saved, path, reading)
+    return opened(runnable, Target.parse(saved.target, registry().targets), num_threads, gate.by)
 
 
-def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
-    """Return the target of a file or region; raise ArtifactError if it cannot run here."""
+def _runnable(saved: Saved, path: str | os.PathLike[str], reading: str) -> Saved:
+    """The contents of a file whose sources are for a compiler as `reading` says. Raises ArtifactError if a
+    part of it cannot run here.
+    """
+
+    def inner(parts: Mapping[str, Saved]) -> dict[str, Saved]:
+        return {name: _runnable(part, path, reading) for name, part in parts.items()}
+
     known = registry()
     try:
-        target = Target.parse(saved.target, known.targets)
+        Target.parse(saved.target, known.targets)
         device = known.devices[saved.device]
     except DlcError as error:
         raise ArtifactError(
@@ -53,17 +73,20 @@ def _runnable(saved: Saved, path: str | os.PathLike[str]) -> Target:
             why=error.what,
             hint="install the plugin that provides it",
         ) from error
-    check_format(device, saved.artifact)
-    check_opened(path, saved.artifact.metadata)
+    artifact = replace(saved.artifact, reading=reading)
+    check_format(device, artifact)
+    if artifact.format in getattr(device, "source_formats", ()):
+        check_readable(artifact)
+    check_opened(path, artifact.metadata)
     check_opened(path, saved.about)  # functions that nodes on the host call
     check = getattr(device, "check", None)
     if check is not None:
-        check(saved.artifact)
-    return target
+        check(artifact)
+    return replace(saved, artifact=artifact, parts=inner(saved.parts), regions=inner(saved.regions))
 
 
-def opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
-    """Make an executable of a file's parts; its device may be absent."""
+def opened(saved: Saved, target: Target, num_threads: int | None, vouched: str = "") -> Executable:
+    """Make an executable of a file's parts; its device may be absent. `vouched` says who vouches for it."""
     known = registry()
 
     def inner(parts: Mapping[str, Saved]) -> dict[str, Executable]:
@@ -82,6 +105,7 @@ def opened(saved: Saved, target: Target, num_threads: int | None) -> Executable:
         program=saved.program,
         regions=inner(saved.regions),
         parts=inner(saved.parts),
+        report={"vouched": vouched} if vouched else None,
     )
 
 

@@ -43,6 +43,7 @@ CATEGORIES: Mapping[str, str] = MappingProxyType(
         "expectations": "expectation",
         "models": "group of models",
         "namespaces": "namespace",
+        "trusted_keys": "trusted key",
     }
 )
 """The categories, each with the word for one of its members; `dlc_<category>` is the hook."""
@@ -75,6 +76,7 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "expectations": ("reason", "covers"),
         "models": ("cases",),
         "namespaces": ("load",),
+        "trusted_keys": ("key",),
     }
 )
 """The attributes that declarations must have besides a name; a plugin without them has a problem."""

@@ -256,6 +256,7 @@ class Registry:
     expectations = _CategoryOf()
     models = _CategoryOf()
     namespaces = _CategoryOf()
+    trusted_keys = _CategoryOf()
 
     def __init__(
         self, manager: pluggy.PluginManager, loaded: Iterable[Plugin], sources: tuple[Source, ...] | None

@@ -14,6 +14,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
+from dlc_core.diag import ArtifactError
 from dlc_core.ir.module import IRModule
 from dlc_core.support.record import record
 from dlc_core.target.target import Target
@@ -21,6 +22,10 @@ from dlc_core.target.target import Target
 COMPILED = "compiled"
 """The key of an artefact's metadata for statistics of a device's compiler: by symbol, numbers by names such
 as "registers"."""
+
+GENERATED, CONFINED, REFUSED = "generated", "confined", "refused"
+"""How a compiler of this machine may read source text of an artefact: as it reads what this process has
+generated; as text of a file, which may include known headers only, with known options; or not at all."""
 
 Source = str | Callable[[], str]
 """Readable code, or a function that makes it on request."""
@@ -32,7 +37,7 @@ class Artifact:
 
     `code` is the payload that `Device.load` takes. `symbols` are its entry points. `sources` are readable
     forms by name. `metadata` is JSON data with everything else that the device needs, such as the processor
-    features that the code uses.
+    features that the code uses. `reading` is for artefacts of files: GENERATED, CONFINED or REFUSED.
     """
 
     format: str
@@ -41,6 +46,19 @@ class Artifact:
     symbols: tuple[str, ...] = ()
     sources: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    reading: str = GENERATED
+
+
+def check_readable(artifact: Artifact) -> None:
+    """Raise ArtifactError if no compiler may read the code. Devices whose `load` gives source text to a
+    compiler or a linker call it, and list their formats of this kind as `source_formats`.
+    """
+    if artifact.reading == REFUSED:
+        raise ArtifactError(
+            f"the artefact has the format {artifact.format!r}, which a compiler of this machine would read",
+            why="nothing of a file reaches a compiler unless the caller allows it",
+            hint="dlc.open(path, compile_source=True), or --compile-source, allows it",
+        )
 
 
 @runtime_checkable
@@ -81,4 +99,13 @@ class Codegen(Protocol):
         ...
 
 
-__all__ = ["COMPILED", "Artifact", "Codegen", "Source"]
+__all__ = [
+    "COMPILED",
+    "CONFINED",
+    "GENERATED",
+    "REFUSED",
+    "Artifact",
+    "Codegen",
+    "Source",
+    "check_readable",
+]

@@ -18,9 +18,11 @@ from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.ir.expr import Var, binary, call, cast_to, const, eq, maximum, select
 from dlc_core.ir.types import tensor_type
 from dlc_core.runtime.artefact import container
-from dlc_core.runtime.artefact.container import PAGE, read_container, write_container
+from dlc_core.runtime.artefact.container import PAGE, read_container
+from dlc_core.runtime.artefact.writing import write_container
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.interface.signature import Signature, Value
+from tests.forged import forged
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
 
@@ -47,10 +49,10 @@ def test_saves_the_requested_sources(devices, models, tmp_path):
     assert dlc.open(tmp_path / "m.dlc").source("graph") == exe.source("graph")
 
 
-def test_opening_maps_the_weights_without_reading_them(devices, models, tmp_path):
+def test_a_mapped_file_is_not_read(devices, models, tmp_path):
     exe = dlc.compile(models.dense(), "shared")
     exe.save(tmp_path / "m.dlc")
-    owner = dlc.open(tmp_path / "m.dlc").weights
+    owner = dlc.open(tmp_path / "m.dlc", mapped=True).weights
     while isinstance(owner, np.ndarray):
         owner = owner.base
     owner = owner.obj if isinstance(owner, memoryview) else owner
@@ -67,7 +69,7 @@ def saved(devices, models, tmp_path):
     def attempt(data, **options):
         bad = tmp_path / "bad.dlc"
         bad.write_bytes(data)
-        return dlc.open(bad, **options)
+        return dlc.open(bad, trust=True, **options)
 
     return path.read_bytes(), attempt
 
@@ -80,8 +82,10 @@ def test_refuses_files_that_are_not_artefacts(saved, tmp_path):
         (data.replace(b"\r\n", b"\n", 1), "is not an artefact"),
         (data[:20], "shorter than the prefix of an artefact"),
         (data[:60], "header is longer than the file"),
-        (data[:-1], "the file has"),
-        (data + b"\0", "1 bytes follow"),
+        (data[: -PAGE - 100], "the file has"),
+        (data[:-1], "bytes follow its last section"),
+        (data + b"\0", "bytes follow its last section"),
+        (data[:-16] + bytes(7) + b"\1" + b"DLCSEALS", "seals of the artefact are malformed"),
         (data[:8] + struct.pack("<I", 99) + data[12:], "format 99, this version of dlc reads 1"),
         (data[:100] + b"X" + data[101:], "checksum of its header"),
     ):
@@ -101,18 +105,6 @@ def test_finds_flipped_bits(saved):
         flipped[position] ^= 4
         with pytest.raises(ArtifactError, match="damaged"):
             attempt(bytes(flipped), verify=True)
-
-
-def rewritten(data, change):
-    """The artefact with a changed header and its right checksum."""
-    _, _, length, _ = struct.unpack_from("<8sII32s", data)
-    header = json.loads(data[48 : 48 + length])
-    base = -(-(48 + length) // PAGE) * PAGE
-    change(header)
-    text = json.dumps(header).encode()
-    prefix = struct.pack("<8sII32s", data[:8], 1, len(text), hashlib.sha256(text).digest())
-    start = prefix + text
-    return start + bytes(-len(start) % PAGE) + data[base:]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +137,7 @@ def rewritten(data, change):
 def test_refuses_inconsistent_headers(saved, change, message):
     data, attempt = saved
     with pytest.raises(ArtifactError, match=message):
-        attempt(rewritten(data, change))
+        attempt(forged(data, change, contract=True))
 
 
 def test_damaged_files_raise_only_dlc_errors(saved):

@@ -1,4 +1,4 @@
-"""The file of an artefact: a checked header and aligned sections, read by mapping it into memory.
+"""The file of an artefact: a checked header and aligned sections.
 
     offset  0   8 bytes   magic
             8   u32       schema version
@@ -6,9 +6,16 @@
            16   32 bytes  SHA-256 of the header
            48             header: JSON, UTF-8
          base             sections, from the next multiple of PAGE
+         end of file      seals (see `seals`)
 
 The header's list `sections` has for each its name, offset from `base`, size and SHA-256.  Integers are little
-endian.  Nothing follows the last section.  The same contents give the same bytes.
+endian.  Only seals follow the last section.  The section `code` ends with the contract (see `contract`).  The
+same contents give the same bytes, except for the seals.
+
+A file is read into memory of this process.  So a change of the file does not change what was checked, and a
+file that becomes shorter while it is in use does no harm; accesses of a mapped file would end the process by
+a signal (SIGBUS).  Files of a private folder whose files are only ever replaced, such as the cache, are
+mapped.
 """
 
 from __future__ import annotations
@@ -17,40 +24,75 @@ import hashlib
 import json
 import mmap
 import os
+import stat
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from dlc_core.diag import ArtifactError
-from dlc_core.support.lazy import lazy
-from dlc_core.support.private import new_file, remove_from, replace_in, temporary_of
+from dlc_core.runtime.artefact import contract
+from dlc_core.runtime.artefact.contract import CODE
+from dlc_core.runtime.artefact.seals import Seal, decode_seals
 from dlc_core.support.record import record
-
-if TYPE_CHECKING:
-    from concurrent import futures
-else:
-    futures = lazy("concurrent.futures")
 
 MAGIC = b"\x89DLC\r\n\x1a\n"
 """The first byte is not ASCII, and the line ends show if a transfer converted line ends."""
 
 SCHEMA = 1
 PAGE = 4096
-_PREFIX = struct.Struct("<8sII32s")
+PREFIX = struct.Struct("<8sII32s")
+"""Magic, schema, bytes of the header, and its checksum."""
 _MAX_HEADER = 1 << 28
-_NO_DIGEST = "0" * (2 * hashlib.sha256().digest_size)
-"""What stands for a checksum while it is computed."""
+_CHUNK = 1 << 26
+"""Bytes that are read at once."""
+
+
+@record(frozen=True)
+class Envelope:
+    """What is known of a file before its header is parsed.
+
+    `prefix` has the checksum of the header, and through it those of all contents. `status` is that of the
+    opened file.
+    """
+
+    path: Path
+    prefix: bytes
+    seals: tuple[Seal, ...]
+    status: os.stat_result
+
+
+Accept = Callable[[Envelope], bool]
+"""Decides whether to read a file, and whether to compare all its sections with their checksums. Raises
+ArtifactError to refuse it."""
 
 
 @record(frozen=True)
 class Opened:
-    """A checked file: its header, and the mapped bytes of each section, which are not read yet."""
+    """A checked file: its header, and the bytes of each section."""
 
+    envelope: Envelope
+    strict: bool
+    """Whether all sections must be compared with their checksums."""
+    contents: memoryview
+    """The file without seals."""
     header: Mapping[str, Any]
+    header_text: bytes
     sections: Mapping[str, memoryview]
     digests: Mapping[str, str]
+
+    def code(self) -> bytes:
+        """The code, without the contract."""
+        return bytes(self.sections[CODE][: -contract.BYTES])
+
+    def check_contract(self) -> None:
+        """Raise ArtifactError if the code is not for this header."""
+        if not contract.ends_with_contract(self.sections[CODE], self.header_text, self.digests[CODE]):
+            raise ArtifactError(
+                f"the code of {self.envelope.path} is not for its header",
+                why="the code section does not end with the checksum of the header",
+                hint="the file was changed, or was written before 0.1.0: compile the model again",
+            )
 
     def verify(self, *names: str) -> None:
         """Compare sections with their checksums. Raises ArtifactError if one differs."""
@@ -63,120 +105,82 @@ class Opened:
                 )
 
 
-def write_container(
-    path: Path,
-    header: Mapping[str, Any],
-    sections: Sequence[tuple[str, memoryview | bytes]],
-    *,
-    durable: bool = True,
-    folder: int | None = None,
-    private: bool = False,
-) -> None:
-    """Write a temporary file and rename it to the final name, so that a reader sees the old file or the
-    complete new one.
+def read_container(
+    path: Path, file: BinaryIO | None = None, *, mapped: bool = False, accept: Accept | None = None
+) -> Opened:
+    """Read a file, and check its header and its size. Raises ArtifactError if it is not an artefact or
+    damaged.
 
-    `durable` waits until it is on the disk. `folder` is the descriptor of the path's folder, if it is open.
-    No other user can read a `private` file. If the file cannot be written, raises ArtifactError and keeps the
-    old file.
-    """
-    views = [memoryview(data) for _, data in sections]
-    listed: list[dict[str, Any]] = []
-    offset = 0
-    for (name, _), view in zip(sections, views, strict=True):
-        listed.append({"name": name, "offset": offset, "size": view.nbytes, "sha256": _NO_DIGEST})
-        offset = _page_multiple(offset + view.nbytes)
-
-    def head() -> bytes:
-        text = json.dumps({**header, "sections": listed}, separators=(",", ":")).encode()
-        return _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest()) + text
-
-    temporary = temporary_of(path)
-    try:
-        opened = new_file(temporary, folder, private=private)
-        # The sections are hashed while they are written. The checksums do not change the header's length.
-        with open(opened, "wb") as file, futures.ThreadPoolExecutor(1, "dlc-checksums") as executor:  # noqa: PTH123
-            digests = _digests(executor, views)
-            position = file.write(head())
-            base = _page_multiple(position)
-            for entry, view in zip(listed, views, strict=True):
-                file.write(bytes(base + entry["offset"] - position))
-                file.write(view)
-                position = base + entry["offset"] + entry["size"]
-            for entry, digest in zip(listed, digests, strict=True):
-                entry["sha256"] = digest
-            file.seek(0)
-            file.write(head())
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        replace_in(folder, temporary, path)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        hint = "free some space or give another path; the old file is unchanged"
-        raise ArtifactError(f"{path} cannot be written", why=why, hint=hint) from None
-    finally:
-        with suppress(OSError):
-            remove_from(folder, temporary)
-
-
-def _digests(executor: futures.Executor, views: Sequence[memoryview]) -> Iterator[str]:
-    """The checksums of sections, by an executor; by this thread if the interpreter is about to end."""
-    try:
-        return executor.map(_hex_digest, views)
-    except RuntimeError:
-        return map(_hex_digest, views)
-
-
-def _hex_digest(view: memoryview) -> str:
-    return hashlib.sha256(view).hexdigest()
-
-
-def _page_multiple(value: int) -> int:
-    return -(-value // PAGE) * PAGE
-
-
-def read_container(path: Path, file: BinaryIO | None = None) -> Opened:
-    """Map a file, and check its header and its size. Raises ArtifactError if it is not an artefact or
-    damaged. `file` is the file of the path, if it is open.
+    `file` is the file of the path, if it is open. A `mapped` file must not become shorter while its sections
+    are in use. `accept` decides by the seals, before the header is parsed.
     """
     try:
         if file is not None:
-            return _read(path, file)
-        with path.open("rb") as file:
-            return _read(path, file)
+            return _read(path, file, mapped, accept)
+        with open(path, "rb", opener=_opener) as file:
+            return _read(path, file, mapped, accept)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise ArtifactError(f"{path} cannot be read", why=why) from None
 
 
-def _read(path: Path, file: BinaryIO) -> Opened:
-    size = os.fstat(file.fileno()).st_size
-    start = file.read(_PREFIX.size)
+def _opener(path: str, flags: int) -> int:
+    """Opening a pipe must not wait."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _read(path: Path, file: BinaryIO, mapped: bool, accept: Accept | None) -> Opened:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise ArtifactError(f"{path} cannot be read", why="it is not a regular file")
+    data = _memory(file, status.st_size, mapped)
+    size = data.nbytes
+    start = bytes(data[: PREFIX.size])
     if not start.startswith(MAGIC):
         hint = "artefacts are made by exe.save; models are read by dlc.compile"
         raise ArtifactError(f"{path} is not an artefact", why=f"it begins with {start[:8]!r}", hint=hint)
-    if len(start) < _PREFIX.size:
+    if len(start) < PREFIX.size:
         raise _damaged(path, "it is shorter than the prefix of an artefact")
-    _, schema, length, digest = _PREFIX.unpack(start)
+    _, schema, length, digest = PREFIX.unpack(start)
     if schema != SCHEMA:
         raise ArtifactError(
             f"{path} has the artefact format {schema}, this version of dlc reads {SCHEMA}",
             hint="compile the model again, or use the version of dlc that wrote the file",
         )
-    if length > min(size - _PREFIX.size, _MAX_HEADER):
+    if length > min(size - PREFIX.size, _MAX_HEADER):
         raise _damaged(path, "its header is longer than the file")
-    text = file.read(length)
+    seals, sealed = decode_seals(data)
+    envelope = Envelope(path, start, seals, status)
+    text = bytes(data[PREFIX.size : PREFIX.size + length])
     if hashlib.sha256(text).digest() != digest:
         raise _damaged(path, "the checksum of its header differs")
+    strict = accept is not None and accept(envelope)
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
         raise _damaged(path, "its header is not a JSON object")
-    mapped = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-    sections, digests = _sections(path, header, mapped, _page_multiple(_PREFIX.size + length), size)
-    return Opened(header, sections, digests)
+    base = page_multiple(PREFIX.size + length)
+    sections, digests = _sections(path, header, data, base, size - sealed)
+    return Opened(envelope, strict, data[: size - sealed], header, text, sections, digests)
+
+
+def _memory(file: BinaryIO, size: int, mapped: bool) -> memoryview:
+    """The bytes of a file: mapped, or a copy that begins on a page."""
+    if not size:
+        return memoryview(b"")
+    if mapped:
+        return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+    file.seek(0)
+    copy = memoryview(mmap.mmap(-1, size))
+    at = 0
+    while at < size:
+        count = file.readinto(copy[at : at + _CHUNK])  # type: ignore[attr-defined]
+        if not count:  # it has become shorter
+            break
+        at += count
+    return copy[:at].toreadonly()
 
 
 def _sections(
@@ -190,7 +194,7 @@ def _sections(
         raise _damaged(path, "it lists no sections")
     for entry in listed:
         name, offset, length, digest = _fields(path, entry)
-        if name in sections or offset != _page_multiple(end) or length < 0:
+        if name in sections or offset != page_multiple(end) or length < 0:
             raise _damaged(path, "its list of sections is malformed")
         end = offset + length
         if base + end > size:
@@ -211,10 +215,25 @@ def _fields(path: Path, entry: Any) -> tuple[str, int, int, str]:
     raise _damaged(path, "its list of sections is malformed")
 
 
+def page_multiple(value: int) -> int:
+    """The next multiple of a page."""
+    return -(-value // PAGE) * PAGE
+
+
 def _damaged(path: Path, why: str) -> ArtifactError:
     return ArtifactError(
         f"{path} is damaged", why=why, hint="copy the file again, or compile the model again"
     )
 
 
-__all__ = ["MAGIC", "PAGE", "SCHEMA", "Opened", "read_container", "write_container"]
+__all__ = [
+    "MAGIC",
+    "PAGE",
+    "PREFIX",
+    "SCHEMA",
+    "Accept",
+    "Envelope",
+    "Opened",
+    "page_multiple",
+    "read_container",
+]

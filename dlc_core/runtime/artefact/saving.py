@@ -14,7 +14,7 @@ section `library` is for runtimes without Python.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -23,8 +23,12 @@ import numpy as np
 
 from dlc_core.diag import ArtifactError
 from dlc_core.runtime.artefact.compiled import CompiledModel
-from dlc_core.runtime.artefact.container import Opened, read_container, write_container
+from dlc_core.runtime.artefact.container import Accept, Opened, read_container
+from dlc_core.runtime.artefact.contract import CODE
 from dlc_core.runtime.artefact.dtypes import check_dtypes, used_dtypes
+from dlc_core.runtime.artefact.marks import mark
+from dlc_core.runtime.artefact.seals import Seal
+from dlc_core.runtime.artefact.writing import write_container
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.interface.signature import Signature
 from dlc_core.runtime.memory.host import NDArray, bytes_of
@@ -87,10 +91,12 @@ def save(
     library: bytes | None = None,
     folder: int | None = None,
     private: bool = False,
+    seal: Callable[[bytes], Seal | None] | None = mark,
 ) -> None:
     """Write an executable. Raises ArtifactError if the file cannot be written. `made_from` and `key` are
     stored in the header. `library` is a shared library of the same functions, for runtimes without Python.
     `folder` is the descriptor of the path's folder, if it is open. No other user can read a `private` file.
+    `seal` makes the seal for the prefix of the file: by default this user's mark.
     """
     header = {"core": __version__, **_header(exe)}
     if made_from is not None:
@@ -99,7 +105,13 @@ def save(
         header[KEY] = key
     extra = [] if library is None else [(LIBRARY, library)]
     write_container(
-        path, header, [*extra, *_sections(exe, "", sources)], durable=durable, folder=folder, private=private
+        path,
+        header,
+        [*extra, *_sections(exe, "", sources)],
+        durable=durable,
+        folder=folder,
+        private=private,
+        seal=seal,
     )
 
 
@@ -131,7 +143,7 @@ def _sections(
 ) -> list[tuple[str, memoryview | bytes]]:
     about = json.dumps(dict(exe.about), separators=(",", ":")).encode()
     own: list[tuple[str, memoryview | bytes]] = [
-        ("code", exe.artifact.code),
+        (CODE, exe.artifact.code),
         *[(f"source:{form}", exe.source(form).encode()) for form in sources],
         *([] if exe.program is None else [("program", exe.program.encode())]),
         ("about", about),
@@ -145,21 +157,29 @@ def _sections(
     return [*sections, (f"{prefix}weights", bytes_of(exe.weights))]
 
 
-def read(path: Path, *, verify: bool = False, file: BinaryIO | None = None) -> Saved:
+def read(
+    path: Path,
+    *,
+    verify: bool = False,
+    file: BinaryIO | None = None,
+    mapped: bool = False,
+    accept: Accept | None = None,
+) -> Saved:
     """Read and check a file. With `verify` the checksum of the weights is checked too, which reads all of
-    them. `file` is the file of the path, if it is open.
+    them. `file` is the file of the path, if it is open. `mapped` and `accept` are as for `read_container`.
 
     Raises ArtifactError for a file that is damaged, malformed or of another format version.
     """
-    opened = read_container(path, file)
+    opened = read_container(path, file, mapped=mapped, accept=accept)
     _check_complete(path, opened, "")
-    unverified = ("weights", LIBRARY) if not verify else ()
+    unverified = () if verify or opened.strict else ("weights", LIBRARY)
     opened.verify(*(name for name in opened.sections if name.rpartition("/")[2] not in unverified))
+    opened.check_contract()
     return _saved(path, opened, opened.header, "", _text(path, opened.header.get("core")))
 
 
 def _check_complete(path: Path, opened: Opened, prefix: str) -> None:
-    for name in ("code", "about", "weights"):
+    for name in (CODE, "about", "weights"):
         if prefix + name not in opened.sections:
             raise ArtifactError(f"{path} has no section {prefix + name!r}", hint="compile the model again")
 
@@ -180,7 +200,7 @@ def _saved(path: Path, opened: Opened, header: Mapping[str, Any], prefix: str, c
         raise _malformed(path)
     artifact = Artifact(
         format=texts.pop("format"),
-        code=bytes(opened.sections[f"{prefix}code"]),
+        code=bytes(opened.sections[f"{prefix}{CODE}"]) if prefix else opened.code(),
         target=texts["target"],
         symbols=tuple(_text(path, symbol) for symbol in symbols),
         sources=_sources(opened, prefix),

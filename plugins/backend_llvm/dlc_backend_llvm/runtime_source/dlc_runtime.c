@@ -842,6 +842,14 @@ static section *region_sections(const json *j, const uint8_t *file, uint64_t bas
   return found;
 }
 
+/* The size of a file without the seals that may follow its last section: records, their u64 size, a magic. */
+static size_t unsealed(const uint8_t *file, size_t size) {
+  uint64_t records;
+  if (size < 16 || memcmp(file + size - 8, "DLCSEALS", 8)) return size;
+  records = little_endian(file + size - 16, 8);
+  return records > size - 16 ? size : size - 16 - (size_t)records;
+}
+
 static int open_container(dlc_model *model, const uint8_t *file, size_t size, const char *path) {
   section found[2] = {{NULL, 0, NULL}, {NULL, 0, NULL}};
   uint8_t digest[32];
@@ -860,7 +868,7 @@ static int open_container(dlc_model *model, const uint8_t *file, size_t size, co
   if (memcmp(digest, file + 16, 32)) return fail("%s: the checksum of its header differs", path);
   if (!json_parse(&header, (const char *)file + PREFIX, (size_t)length))
     return fail("%s: its header is not JSON", path);
-  bad = find_sections(&header, file, size, pages(PREFIX + length), found);
+  bad = find_sections(&header, file, unsealed(file, size), pages(PREFIX + length), found);
   if (bad) {
     char why[sizeof error_text];
     memcpy(why, error_text, sizeof why);

@@ -1,0 +1,66 @@
+"""Forged artefacts: files with a changed header and right checksums.
+
+forged(data, change)                    the contract in the code section is of the old header
+forged(data, change, contract=True)     the contract is right, too: as if the code were trusted
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from dlc_core.runtime.artefact.container import MAGIC, PAGE, PREFIX, SCHEMA
+from dlc_core.runtime.artefact.contract import BYTES, NO_DIGEST, contract_of
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def header_of(data: bytes) -> dict[str, Any]:
+    """The header of an artefact."""
+    length = PREFIX.unpack_from(data)[2]
+    found: dict[str, Any] = json.loads(data[PREFIX.size : PREFIX.size + length])
+    return found
+
+
+def forged(data: bytes, change: Change, *, contract: bool = False) -> bytes:
+    """The artefact with a changed header."""
+    header = header_of(data)
+    contents = bytearray(data[_pages(PREFIX.size + PREFIX.unpack_from(data)[2]) :])
+    change(header)
+    if contract:
+        with suppress(Exception):  # the change has removed the code section
+            _renew(header, contents)
+    text = encoded(header)
+    prefix = PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest())
+    start = prefix + text
+    return start + bytes(-len(start) % PAGE) + contents
+
+
+def encoded(header: dict[str, Any]) -> bytes:
+    """The text of a header."""
+    return json.dumps(header, separators=(",", ":")).encode()
+
+
+def with_schema(data: bytes, schema: int) -> bytes:
+    """The artefact with another version of the format."""
+    return data[:8] + struct.pack("<I", schema) + data[12:]
+
+
+def _renew(header: dict[str, Any], contents: bytearray) -> None:
+    code = next(section for section in header["sections"] if section["name"] == "code")
+    begin, end = code["offset"], code["offset"] + code["size"]
+    before, code["sha256"] = code["sha256"], NO_DIGEST
+    contents[end - BYTES : end] = contract_of(encoded(header), NO_DIGEST)
+    right = hashlib.sha256(contents[begin:end]).hexdigest()
+    code["sha256"] = right if before != "0" * 64 else before
+
+
+def _pages(size: int) -> int:
+    return -(-size // PAGE) * PAGE
+
+
+__all__ = ["Change", "encoded", "forged", "header_of", "with_schema"]
