@@ -49,6 +49,10 @@ $(VENV)/.ready-blas: $(VENV)/.ready
 	@$(PIP) install -e '.[blas]'
 	@touch $@
 
+$(VENV)/.ready-signing: $(VENV)/.ready
+	@$(PIP) install -e '.[signing]'
+	@touch $@
+
 $(VENV)/.ready-opencl: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_opencl[pocl]'
 	@touch $@

@@ -46,11 +46,13 @@ _LAZY = {
     "quantize": ("dlc_core.quantization", "quantize"),
     "quantize_weights": ("dlc_core.quantization", "quantize_weights"),
     "script": ("dlc_core.script", ""),
+    "sign": ("dlc_core.driver.signing", "sign"),
     "targets": ("dlc_core.driver", "targets"),
     "te": ("dlc_core.te", ""),
     "tir": ("dlc_core.tir", ""),
     "topi": ("dlc_core.topi", ""),
     "tune": ("dlc_core.driver.tuning", "tune"),
+    "verify": ("dlc_core.driver.signing", "verify"),
 }
 
 

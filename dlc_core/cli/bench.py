@@ -14,6 +14,7 @@ from rich.table import Table
 
 from dlc_core.cli.arrays import gather_inputs
 from dlc_core.cli.options import (
+    CompileSource,
     Decided,
     Disabled,
     Json,
@@ -28,6 +29,7 @@ from dlc_core.cli.options import (
     Shapes,
     ShowProgress,
     TargetTexts,
+    Trust,
     compile_options,
     compile_seconds,
     console,
@@ -76,6 +78,8 @@ def bench(
     disable: Disabled = None,
     decided: Decided = None,
     no_cache: NoCache = False,
+    trust: Trust = False,
+    compile_source: CompileSource = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
@@ -99,6 +103,7 @@ def bench(
     shapes = parse_shapes(shape)
     config = overrides(rule, disable, decided)
     options = compile_options(target, place, placement, None, shapes, opt_level, precision, config, no_cache)
+    options |= {"trust": trust, "compile_source": compile_source}
     exe = executable(model, show_progress, **options)
     feeds = gather_inputs(exe, None, together, seed, shapes)
     arrays = list(feeds.values())

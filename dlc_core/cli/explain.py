@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from dlc_core.cli.arrays import gather_inputs
 from dlc_core.cli.options import (
+    CompileSource,
     Decided,
     Disabled,
     Json,
@@ -24,6 +25,7 @@ from dlc_core.cli.options import (
     ShowProgress,
     TargetTexts,
     Threads,
+    Trust,
     compile_options,
     executable,
     overrides,
@@ -62,6 +64,8 @@ def explain(
     disable: Disabled = None,
     decided: Decided = None,
     no_cache: NoCache = False,
+    trust: Trust = False,
+    compile_source: CompileSource = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
@@ -100,6 +104,7 @@ def explain(
     options = compile_options(
         target, place, placement, threads, shapes, opt_level, precision, config, no_cache
     )
+    options |= {"trust": trust, "compile_source": compile_source}
     exe = executable(model, show_progress, **options)
     report = machine = None
     if measure:

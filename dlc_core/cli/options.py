@@ -111,6 +111,17 @@ ShowProgress = Annotated[
         "--progress/--no-progress", help="Show progress on stderr; the default is on for terminals."
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run the native code of a `.dlc` file that this user did not write and no trusted key signed.",
+    ),
+]
+CompileSource = Annotated[
+    bool,
+    typer.Option("--compile-source", help="Let a compiler read the source text that a `.dlc` file has."),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]
 SingleInputs = Annotated[
     list[str] | None,
@@ -269,7 +280,13 @@ def executable(model: Path, show: bool | None = None, **options: Any) -> Executa
         if targets or place or config:
             given = "--rule, --disable and --set" if config else "--target and --place"
             raise UsageError(f"{model} is compiled already", hint=f"{given} are for models")
-        return driver.open(model, num_threads=options.get("num_threads"))
+        return driver.open(
+            model,
+            num_threads=options.get("num_threads"),
+            trust=options.get("trust", False),
+            compile_source=options.get("compile_source", False),
+        )
+    options = {name: value for name, value in options.items() if name not in ("trust", "compile_source")}
     source = read_module(model) if model.suffix == SCRIPT else model
     if isinstance(source, IRModule) and not source.of_kind(Function):
         if len(targets or ()) > 1 or place:

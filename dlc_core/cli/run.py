@@ -15,6 +15,7 @@ from dlc_core.cli.arrays import Array, compare_all, gather_inputs, read_arrays
 from dlc_core.cli.options import (
     Absolute,
     CheckBounds,
+    CompileSource,
     Decided,
     Disabled,
     InputsTogether,
@@ -33,6 +34,7 @@ from dlc_core.cli.options import (
     SingleInputs,
     TargetTexts,
     Threads,
+    Trust,
     compile_options,
     executable,
     overrides,
@@ -74,6 +76,8 @@ def run(
     disable: Disabled = None,
     decided: Decided = None,
     no_cache: NoCache = False,
+    trust: Trust = False,
+    compile_source: CompileSource = False,
     check_bounds: CheckBounds = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
@@ -98,6 +102,7 @@ def run(
     options = compile_options(
         target, place, placement, threads, shapes, opt_level, precision, config, no_cache
     )
+    options |= {"trust": trust, "compile_source": compile_source}
     exe = executable(model, show_progress, taps=tap or (), **options)
     if tap:
         _print_changed_kernels(executable(model, show_progress, **options), exe)

@@ -199,6 +199,7 @@ def require_cryptography() -> None:
 
 
 __all__ = [
+    "TRUSTED",
     "PublicKey",
     "is_signature",
     "key_bytes",

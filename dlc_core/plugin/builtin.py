@@ -37,6 +37,9 @@ COMMANDS: tuple[Command, ...] = (
         "dlc_core.cli.new_backend:new_backend",
         "Write a package that adds a target, ready to install.",
     ),
+    Command("sign", "dlc_core.cli.keys:sign", "Sign compiled files, so that others can trust them."),
+    Command("verify", "dlc_core.cli.keys:verify", "Check compiled files, and say who vouches for them."),
+    Command("keys", "dlc_core.cli.keys:keys", "Make, list and trust keys for signatures."),
     Command("cache", "dlc_core.cli.cache:cache", "Show or clear the cache of compiled models."),
 )
 """The core's commands: one line here adds one."""

@@ -10,7 +10,7 @@ from dlc_core.backend import Partitioner, RegionPattern, SimulatedDevice, Source
 from dlc_core.config import Knob
 from dlc_core.foreign import ForeignFunction, PythonCallable
 from dlc_core.graph import Function, param
-from dlc_core.hooks import Command, Namespace, hookimpl
+from dlc_core.hooks import Command, Namespace, TrustedKey, hookimpl
 from dlc_core.ir.dtype_decl import DTypeDecl
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.plan import Plan
@@ -276,6 +276,11 @@ def dlc_tuners():
 @hookimpl
 def dlc_namespaces():
     return [Namespace("frozen", "math")]
+
+
+@hookimpl
+def dlc_trusted_keys():
+    return [TrustedKey("frozen", "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")]
 
 
 @hookimpl
