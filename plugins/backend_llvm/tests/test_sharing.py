@@ -18,7 +18,7 @@ import dlc_core as dlc
 from dlc_core import nn
 rows = 1024
 if sys.argv[1] == "open":
-    exe = dlc.open(sys.argv[2])
+    exe = dlc.open(sys.argv[2], mapped=True)
 else:
     model = nn.Linear(rows, 2048).init(seed=0)
     exe = dlc.compile(model.to_module({"x": (1, rows)}), params=model.state_dict(), cache=True)
