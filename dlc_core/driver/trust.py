@@ -85,7 +85,7 @@ def _untrusted(envelope: Envelope) -> UntrustedError:
     return UntrustedError(
         f"{path} holds native code, and nobody vouches for it",
         why=why,
-        hint=f"{hint}; or pass trust=True (--trust), as you would run a program of whoever gave it to you",
+        hint=f"{hint}; or pass trust=True (--trust), as you would run a program from its sender",
     )
 
 

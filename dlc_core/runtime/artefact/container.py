@@ -50,7 +50,7 @@ _CHUNK = 1 << 26
 
 @record(frozen=True)
 class Envelope:
-    """What is known of a file before its header is parsed.
+    """The facts of a file that are known before its header is parsed.
 
     `prefix` has the checksum of the header, and through it those of all contents. `status` is that of the
     opened file.

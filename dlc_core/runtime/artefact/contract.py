@@ -6,7 +6,7 @@ A header says how code is called: arguments with shapes and dtypes, conditions, 
 scratch memory, entry points, launches. A header that lies makes right code access memory that it does not
 own. So the section `code` ends with the checksum of the header that was written with it, and a file is read
 only if they agree. The header in turn has the checksums of all other sections: weights, facts, the host
-program, and the code of regions and parts. So whoever trusts the code need not trust the rest. Checksums in
+program, and the code of regions and parts. So one who trusts the code need not trust the rest. Checksums in
 the header alone would not do, because who changes a header can change them too.
 
 The checksum of the code section is part of the header and covers the contract. It counts as zeros.

@@ -2,7 +2,7 @@
 
 The owner of a file does not say who made its contents: a file that a browser, `curl` or an upload stored
 belongs to the user, too. So `exe.save` marks a file by a keyed hash (HMAC-SHA256) of its prefix. The key is
-random, is made by the first save, and is kept in `config.keys_dir` for this user alone. Whoever lacks the key
+random, is made by the first save, and is kept in `config.keys_dir` for this user alone. One who lacks the key
 cannot mark another file, or change a marked one.
 
 A mark is of no use on another machine or for another user, who do not have the key. Signatures are for them.
