@@ -1,14 +1,17 @@
 """Small networks of transformers, timm and torch.nn, imported and right."""
 
+import math
 import warnings
 
 import pytest
+import torch
 
 pytest.importorskip("transformers", reason="transformers is not installed: it is in the extra of benchmarks")
 
 from benchmarks.torch_models.catalog import chosen, models
-from benchmarks.torch_models.checking import check
+from benchmarks.torch_models.checking import _as_precise, check
 from benchmarks.torch_models.listing import page
+from benchmarks.torch_models.recipe import Model, values
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,32 @@ def test_the_page_shows_each_way_and_the_reasons():
     made = page([record("static", "right", error=3e-7), record("dynamic", "refused", reasons=["a | b"])])
     assert "| bert | 3e-07 | refused | - | - | a   b |" in made
     assert "| symbolic dims | 1 | 0 | 0 | 1 refused |" in made
+
+
+def of_one_layer(bias):
+    def make():
+        layer = torch.nn.Linear(8, 4)
+        torch.nn.init.constant_(layer.bias, bias)
+        return layer
+
+    return Model("layer", "layer", make, values({"input": (8,)}))
+
+
+@pytest.mark.parametrize(("bias", "outcome"), [(1.0, "right"), (math.inf, "vacuous"), (1e7, "vacuous")])
+def test_outputs_that_do_not_depend_on_inputs_show_nothing(bias, outcome):
+    assert check(of_one_layer(bias), "static")["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("losses", "right"),
+    [
+        ([3.0, 2.0005], True),
+        ([3.0, 1.8], True),
+        ([2.8, 2.0], False),
+        ([3.0, 1.5], False),
+        ([3.0, math.nan], False),
+    ],
+)
+def test_losses_may_be_as_far_from_exact_ones_as_those_of_eager(losses, right):
+    """The second run of eager differs by 0.2 at the second step, and by nothing at the first."""
+    assert _as_precise(losses, [[3.0, 2.0], [3.0, 2.2]], [3.0, 2.0]) is right
