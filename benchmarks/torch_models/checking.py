@@ -16,9 +16,9 @@ TRAINING_TOLERANCE = 1e-3
 CHANGED_RUNS = 4
 """How many times eager trains from parameters that are changed by one unit in the last place, if a loss
 differs by more. In some networks rounding grows from step to step, so that any two orders of summation give
-different losses: ResNet-18 normalizes its last images over 8 numbers of a batch of 2. An error is the distance
-from training in float64. It may be as large as the largest one of these runs of eager up to its step, since
-no arithmetic in float32 knows its operands better.
+different losses: ResNet-18 normalizes its last images over 8 numbers of a batch of 2. An error is the
+distance from training in float64. It may be as large as the largest one of these runs of eager up to its
+step, since no arithmetic in float32 knows its operands better.
 """
 
 
