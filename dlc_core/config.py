@@ -236,6 +236,20 @@ class Config:
         minimum=1,
         maximum=2000,
     )
+    max_nodes = Knob(
+        "max_nodes", int, 1_000_000, "The most nodes of a model, those of its functions included.", minimum=1
+    )
+    max_bytes = Knob(
+        "max_bytes",
+        int,
+        1 << 40,
+        "The most bytes of one tensor, of all constants, and of the scratch memory of a model.",
+        minimum=1,
+        maximum=1 << 46,
+    )
+    max_seconds = Knob[float | None](
+        "max_seconds", float, None, "The most seconds of a compile; unset is no limit.", minimum=0.001
+    )
     guard = Knob(
         "guard",
         str,

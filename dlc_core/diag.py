@@ -156,6 +156,15 @@ class RuntimeFailure(DlcError):
     """A device, a kernel or an allocation that failed while an executable ran."""
 
 
+class CancelledError(DlcError):
+    """A compile or a call that was asked to stop, or whose time was over. Its results are lost; see
+    `dlc_core.support.cancel`."""
+
+
+class LimitError(DlcError):
+    """A model or a call that exceeds a limit of the configuration. It names the limit and its setting."""
+
+
 def problem_of(attempt: Callable[[], object]) -> str | None:
     """The UnsupportedError of an attempt as one line with the remedy; None if it raises none."""
     try:
@@ -194,8 +203,10 @@ def bytes_text(size: float) -> str:
 
 __all__ = [
     "ArtifactError",
+    "CancelledError",
     "CodegenError",
     "DlcError",
+    "LimitError",
     "ModelError",
     "PassError",
     "PluginError",

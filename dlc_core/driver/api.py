@@ -21,10 +21,12 @@ from dlc_core.driver.loading import requested
 from dlc_core.driver.opening import opened
 from dlc_core.driver.request import DISABLED, KERNELS, CompileRequest, Progress
 from dlc_core.driver.target_list import TargetLike, find_target
+from dlc_core.driver.time_limit import time_limit
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory.mapped import return_free
+from dlc_core.support.cancel import CancelToken, entered
 from dlc_core.support.garbage import fewer_collections
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target, TargetKind
@@ -90,6 +92,7 @@ def compile(  # noqa: A001  (the public name)
     verify: str | None = None,
     watchers: Sequence[Any] = (),
     progress: Callable[[Progress], None] | None = None,
+    cancel: CancelToken | None = None,
     **reading: Any,
 ) -> Executable:
     """Compile a model for a target; None is this machine. The model is a path, bytes, a frontend's form, an
@@ -126,8 +129,13 @@ def compile(  # noqa: A001  (the public name)
     are not read for a key, and not written.  The cache is not used with `verify`, `watchers`, `importers` or
     `taps`.
 
+    `cancel`: a token that stops the compile, which then raises CancelledError.
+
     `reading`: further arguments of the model's frontend, such as `example_inputs`.  The cache is not used
     with them.
+
+    Raises LimitError for a model beyond the limits of the configuration (`max_nodes`, `max_bytes`), and if it
+    takes more than `max_seconds`.
     """
     request = CompileRequest.of(
         target,
@@ -148,10 +156,11 @@ def compile(  # noqa: A001  (the public name)
         watchers=watchers,
         progress=progress,
     )
-    if params or reading:
-        model = bind.bind_params(requested(model, replace(request, donate={}), reading), params or {})
-        request = replace(request, shapes={}, importers=(), taps=())
-    return compile_request(model, request)
+    with entered(cancel), time_limit():
+        if params or reading:
+            model = bind.bind_params(requested(model, replace(request, donate={}), reading), params or {})
+            request = replace(request, shapes={}, importers=(), taps=())
+        return compile_request(model, request)
 
 
 @fewer_collections()
@@ -160,6 +169,11 @@ def compile_request(model: Any, request: CompileRequest) -> Executable:
 
     A request serves any number of models: `compile_request(model, CompileRequest.of("KIND", opt_level=1))`.
     """
+    with time_limit():
+        return _compiled(model, request)
+
+
+def _compiled(model: Any, request: CompileRequest) -> Executable:
     start = time.perf_counter()
     storing.wait()
     reload = partial(requested, model, request)

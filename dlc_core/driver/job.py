@@ -11,7 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.decisions import CHOICES, DECISIONS, Choice, forced, parse_forced, scope
-from dlc_core.diag import DlcError, ForeignError, TargetError, UnsupportedError, UsageError
+from dlc_core.diag import (
+    CancelledError,
+    DlcError,
+    ForeignError,
+    LimitError,
+    TargetError,
+    UnsupportedError,
+    UsageError,
+)
 from dlc_core.driver.choices import (
     ScopedChoice,
     check_forced,
@@ -28,6 +36,7 @@ from dlc_core.driver.request import FAILED_REGIONS, REQUEST, CompileRequest, Pro
 from dlc_core.driver.stages import context_for, lower, pipelines, run_stage, tuned
 from dlc_core.foreign.needed import FOREIGN
 from dlc_core.graph.extract import is_region
+from dlc_core.graph.limits import check_limits
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import Pass, PassContext, Pipeline
@@ -138,6 +147,8 @@ class Job:
         answered = known.answered
         try:
             return self._executable(module, reload)
+        except CancelledError:
+            raise
         except DlcError as error:
             if self.context.tuner != known.schedule or known.answered == answered:
                 raise
@@ -154,6 +165,7 @@ class Job:
         return made
 
     def _executable(self, module: IRModule, reload: Callable[[], IRModule]) -> Executable:
+        check_limits(module)
         if self.context.placement is not None:
             check_placement(self.context.placement, module)
         with scope(module.entry) as choices:
@@ -177,7 +189,11 @@ class Job:
         # Both release the interpreter lock.
         with ThreadPoolExecutor(1, "dlc-weights") as executor:
             packed = executor.submit(pack_weights, signature, constants)
-            artifact = self._emit(module, reload)
+            try:
+                artifact = self._emit(module, reload)
+            except BaseException:
+                constants.clear()  # the thread packs no further ones
+                raise
         weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
@@ -253,6 +269,8 @@ class Job:
             if candidate.partitioner.compile is None:
                 return self._compile_by_pipelines(function, candidate.target)
             return self._compile_externally(function, candidate)
+        except CancelledError:
+            raise
         except DlcError as error:
             if not self._host_runs_failed():
                 raise _in_region(error, function, candidate) from error.__cause__
@@ -356,7 +374,7 @@ class Job:
         try:
             artifact = codegen.emit(module, self.target, *extra)
         except Exception as error:
-            if isinstance(error, (UnsupportedError, TargetError, ForeignError)):
+            if isinstance(error, (UnsupportedError, TargetError, ForeignError, CancelledError, LimitError)):
                 raise
             if extra:  # the reproducer needs the bodies of kernels
                 module, _ = lower(reload(), self.context.with_(watchers=()))

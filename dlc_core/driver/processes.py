@@ -26,6 +26,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from dlc_core.config import config as settings
+from dlc_core.diag import CancelledError, LimitError
 from dlc_core.driver.kernel_cache import (
     KernelCache,
     Result,
@@ -39,6 +40,7 @@ from dlc_core.passes import PassContext, Pipeline
 from dlc_core.passes.reproducer import REPRODUCERS
 from dlc_core.plugin.registry import codegen_of
 from dlc_core.runtime.machine.cores import usable_cores
+from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Seq
@@ -51,6 +53,8 @@ MOST_KERNELS = 4096
 PATIENCE = (60.0, 10.0)
 """The time limit of forks after this process has run out of kernels: seconds, or a multiple of its own time,
 whichever is longer."""
+
+SECONDS_BETWEEN_CHECKPOINTS = 0.05
 
 _NUMBER = 4
 """Bytes of a kernel's number."""
@@ -133,6 +137,8 @@ def compile_kernels(
     team = _Team(given, pipeline, context, emit_part)
     try:
         made = team.run(processes)
+    except (CancelledError, LimitError):
+        raise
     except Exception:  # noqa: BLE001  (the caller's own compile raises it again, with the whole module)
         return None
     if cache is not None:
@@ -203,6 +209,7 @@ class _Team:
         return self.order[int.from_bytes(number, "little")] if len(number) == _NUMBER else None
 
     def _compiled(self, name: str) -> Result:
+        checkpoint()
         func = self.kernels[name]
         done = self.pipeline.run(IRModule({func.name: func}, entry=func.name), self.context)
         if list(done.functions) != [func.name]:
@@ -260,7 +267,10 @@ class _Copy:
         data = bytearray()
         poll = select.poll()
         poll.register(self._results, select.POLLIN | select.POLLHUP)
-        while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        while (left := deadline - time.monotonic()) >= 0:
+            checkpoint()
+            if not poll.poll(min(left, SECONDS_BETWEEN_CHECKPOINTS) * 1000):
+                continue
             piece = os.read(self._results, 1 << 20)
             if not piece:
                 break

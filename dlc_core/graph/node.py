@@ -41,6 +41,7 @@ from dlc_core.ir.plan import Plan
 from dlc_core.ir.structural import Structure, Structured, array_digest
 from dlc_core.ir.text import Pickled, Printable
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
+from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 
 
@@ -353,13 +354,20 @@ def functions_of(value: Node) -> list[Function]:
     return [attr for attr in value.attrs.values() if isinstance(attr, Function)]
 
 
+NODES_BETWEEN_CHECKPOINTS = 64
+
+
 def post_order(*roots: Node) -> Iterator[Node]:
     """Every distinct node once, arguments first. Iterative. Functions in attributes are not visited."""
     seen: set[Node] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    count = 0
     while stack:
         current, expanded = stack.pop()
         if expanded:
+            count += 1
+            if not count % NODES_BETWEEN_CHECKPOINTS:
+                checkpoint()
             yield current
         elif current not in seen:
             seen.add(current)

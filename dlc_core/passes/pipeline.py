@@ -8,13 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dlc_core.decisions import DECISIONS, forced
-from dlc_core.diag import DlcError, ForeignError, PassError, UnsupportedError
+from dlc_core.diag import (
+    CancelledError,
+    DlcError,
+    ForeignError,
+    LimitError,
+    PassError,
+    UnsupportedError,
+)
 from dlc_core.graph.node import Function, context_of, using_context
 from dlc_core.heuristics import HEURISTICS, overridden
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
 from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
 from dlc_core.passes.syntax import parse_passes
+from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 
 
@@ -70,6 +78,7 @@ class Pipeline:
 
 def _run_one(one: Pass, module: IRModule, context: PassContext, rest: Sequence[Pass]) -> IRModule:
     try:
+        checkpoint()
         for watcher in context.watchers:
             watcher.before(one, module, context)
         result = one.run(module, context)
@@ -79,7 +88,7 @@ def _run_one(one: Pass, module: IRModule, context: PassContext, rest: Sequence[P
         if error.details and error.details[0].startswith("pipeline: "):
             raise
         raise _failed(one, module, context, rest, error) from error
-    except (UnsupportedError, ForeignError):
+    except (UnsupportedError, ForeignError, CancelledError, LimitError):
         raise  # not a defect of the pass: the model needs something unsupported or missing
     except Exception as error:
         if one.checks_model and isinstance(error, DlcError):

@@ -47,6 +47,7 @@ from dlc_core.runtime.call.session import InSteps
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
 from dlc_core.runtime.interface.untrusted import decoding, text
+from dlc_core.support.cancel import CancelToken
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Executable(LoadableModel, InSteps):
         other._forget_sessions()
         return other
 
-    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, cancel: CancelToken | None = None) -> Any:
         """Run on arrays in the order of `inputs`. Returns one array, or a tuple of arrays.
 
         Inputs are NumPy arrays, or objects that export their memory by DLPack or NumPy's interfaces.
@@ -147,7 +148,13 @@ class Executable(LoadableModel, InSteps):
         written; it is returned. A single operator (`dlc.build`) also takes all its arrays by position, in the
         order of its parameters; their number decides. Destinations may be strided, and must not overlap each
         other or an input. Raises UsageError, before anything runs, for a wrong number, dtype or shape.
+
+        `cancel` is a token that stops the call: it raises CancelledError, and its results, destinations and
+        inputs that are updated in place are undefined. The executable can be called again.
         """
+        if cancel is not None:
+            with cancel:
+                return self(*arrays, out=out)
         caller = self._caller or self._load()
         if out is None:
             if len(arrays) != len(self.signature.inputs):
@@ -157,11 +164,16 @@ class Executable(LoadableModel, InSteps):
         outputs = caller.call(arrays, self._threads, out)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def run(self, feeds: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def run(
+        self, feeds: Mapping[str, Any] | None = None, *, cancel: CancelToken | None = None
+    ) -> dict[str, Any]:
         """Run on arrays by input name, and return all outputs by name.
 
-        Without arrays it runs on those of `set_input`.
+        Without arrays it runs on those of `set_input`. `cancel` stops the call, as in `exe(..., cancel=)`.
         """
+        if cancel is not None:
+            with cancel:
+                return self.run(feeds)
         if feeds is None:
             return self._own_session.run()
         return dict(zip(self._output_names, self._call(self._in_order(feeds))))

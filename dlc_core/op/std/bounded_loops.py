@@ -28,6 +28,7 @@ from dlc_core.op.std.control import (
     loop_types,
     run_loop,
 )
+from dlc_core.support.cancel import checkpoint
 
 BOOL, INT64 = DType("bool"), DType("int64")
 
@@ -96,6 +97,7 @@ def _growing_reference(*state: Any, first_capacity: int, max_iterations: int | N
     parts: list[tuple[int, list[NDArray]]] = []
     capacity, more = first_capacity, True
     while more:
+        checkpoint()
         if max_iterations is not None:
             capacity = min(capacity, max(max_iterations - total, 0))
         *results, number, holds = part(*values, np.zeros(capacity, np.bool_))

@@ -20,6 +20,7 @@ from dlc_core.op.infer import Attrs, check_rank, dims_text, fail, merge_dims
 from dlc_core.op.std.binary import ADD, LESS, MUL, SUB
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import CONCAT
+from dlc_core.support.cancel import checkpoint
 
 
 def call_types(function: Function, types: Sequence[Type], what: str) -> tuple[TensorType, ...]:
@@ -220,6 +221,7 @@ def _while_infer(types: Sequence[Type], attrs: Attrs) -> Type:
 
 def _while_reference(*state: Any, cond: Any, body: Any) -> Any:
     while cond(*state).item():
+        checkpoint()
         after = body(*state)
         state = after if isinstance(after, tuple) else (after,)
     return state
@@ -349,6 +351,7 @@ def run_loop(
     rows: list[Any] = []
     holds: bool = cond(*kept).item()
     while holds and (max_iterations is None or len(rows) < max_iterations):
+        checkpoint()
         after = body(*kept)
         kept = list(after[:count])
         rows.append(after[count:])

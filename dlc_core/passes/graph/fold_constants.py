@@ -11,12 +11,17 @@ does not become an array. A node below such results is folded by the same rule, 
 depends on as operands, so that a small sum of a large table of sines is computed at compile time. Views
 (transposes, reshapes) of constants stay views.
 
+Evaluation has a budget: a node that takes more than `max_work` operations, with the tables below it, stays in
+the program. Sums, means and extremes of a tensor whose elements are all equal are computed from one element
+then, so that a reduction of a large filled tensor costs nothing in a call either.
+
 A contraction reads its operands from memory. So an operand that each call would gather or reduce from
 constants is folded up to `constants.operand_bytes`, unless a broadcast has enlarged it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,8 +44,9 @@ from dlc_core.graph.node import (
     rewrite,
 )
 from dlc_core.ir.convert import convert
+from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Expr, free_vars
-from dlc_core.ir.types import TensorType, static_bytes
+from dlc_core.ir.types import TensorType, TupleType, Type, static_bytes
 from dlc_core.op.declare import NDArray, OpDecl
 from dlc_core.op.reference import Value, apply
 from dlc_core.op.std import BY_NAME
@@ -51,6 +57,8 @@ from dlc_core.runtime.memory.mapped import drop_pages
 from dlc_core.support.record import record
 
 IF = BY_NAME["if_"]
+EQUAL_REDUCTIONS = frozenset(BY_NAME[f"reduce_{name}"] for name in ("sum", "mean", "max", "min"))
+"""Reductions whose result for equal elements follows from one of them."""
 GATHERING = frozenset(BY_NAME[name] for name in ("gather", "gather_elements", "gather_nd", "one_hot"))
 """Ops that are not fused into a contraction, beside reductions and contractions."""
 
@@ -61,12 +69,13 @@ MAX_DEPTH = 64
 
 class _Chain(NamedTuple):
     """The constants that a table depends on, the number of tables in a row down to one of them, and the bytes
-    of the largest table that is not fused into a contraction.
+    of the largest table that is not fused into a contraction. `work` are the operations of all tables.
     """
 
     constants: tuple[Node, ...]
     depth: int
     separate: int
+    work: int
 
 
 @record(frozen=True)
@@ -78,9 +87,10 @@ class FoldConstants(GraphPass):
     min_level: ClassVar[int] = 1
     drops_spans: ClassVar[bool] = True
     max_bytes: int | None = None
+    max_work: int = 1 << 27
 
     def run_function(self, function: Function, context: PassContext) -> Function:
-        tables = _Tables()
+        tables = _Tables(self.max_work)
         operand_bytes = _operand_bytes(context)
 
         def fold(old: Node, args: tuple[Node, ...]) -> Node | None:
@@ -105,6 +115,8 @@ class FoldConstants(GraphPass):
         most = CONSTANTS.folded_bytes if self.max_bytes is None else self.max_bytes
         if size > max(most, CONSTANTS.growth * given):
             return None
+        if tables.work(args) + _work(old) > self.max_work:
+            return _of_equal_elements(old, args)
         return tables.folded(old, args)
 
 
@@ -136,6 +148,46 @@ def _foldable(node: Node) -> bool:
     return static_bytes(node.type) is not None and not any(map(_depends_on_dims, node.attrs.values()))
 
 
+def _work(node: Node) -> int:
+    """The operations of evaluating a node with static shapes."""
+    made, *given = (_elements(each.type) for each in (node, *node.args))
+    if isinstance(node.op, OpDecl) and node.op.kind == "contraction" and len(given) > 1:
+        return math.isqrt(made * given[0] * given[1])
+    return made + sum(given)
+
+
+def _elements(type_: Type) -> int:
+    fields = type_.fields if isinstance(type_, TupleType) else (type_,)
+    shapes = [f.static_shape() for f in fields if isinstance(f, TensorType)]
+    return sum(math.prod(shape) for shape in shapes if shape is not None)
+
+
+def _of_equal_elements(old: Node, args: tuple[Node, ...]) -> Node | None:
+    """A reduction of a constant whose elements share one memory location, from this element; else None."""
+    array = const_array(args[0]) if args else None
+    if old.op not in EQUAL_REDUCTIONS or array is None or not array.size or any(array.strides):
+        return None
+    type_ = old.type
+    assert isinstance(type_, TensorType)
+    shape = type_.static_shape()
+    assert shape is not None
+    one: NDArray = array[(0,) * array.ndim]
+    if old.op is BY_NAME["reduce_sum"]:
+        count = array.size // math.prod(shape)
+        # Integers wrap around; floats are rounded once.
+        exact = np.float64(one) * count if type_.dtype.is_float else int(one) * count
+        one = convert(_wrapped(exact, type_.dtype), type_.dtype)
+    return constant(np.broadcast_to(np.asarray(one), shape))
+
+
+def _wrapped(value: Any, dtype: DType) -> Any:
+    """An exact integer modulo the width of its dtype; floats are unchanged."""
+    if dtype.is_float:
+        return value
+    low = value % (1 << 8 * dtype.itemsize)
+    return low - (1 << 8 * dtype.itemsize) if dtype.kind == "int" and low >> (8 * dtype.itemsize - 1) else low
+
+
 def _result(node: Node, args: Sequence[Value]) -> Value:
     """The value of a node whose operands have these values."""
     decl = node.op
@@ -152,7 +204,8 @@ class _Tables:
     A table has at most `CONSTANTS.table_bytes`, and so have the values that are kept for a next user.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_work: int) -> None:
+        self._max_work = max_work
         self._chains: dict[Node, _Chain | None] = {}
         self._values: dict[Node, Value] = {}
         self._bytes = 0
@@ -173,7 +226,7 @@ class _Tables:
 
     def _found(self, node: Node) -> _Chain | None:
         if node.op is CONST:
-            return _Chain((node,), 0, 0)
+            return _Chain((node,), 0, 0, 0)
         if not _foldable(node) or (static_bytes(node.type) or 0) > CONSTANTS.table_bytes:
             return None
         assert isinstance(node.op, OpDecl)
@@ -181,12 +234,17 @@ class _Tables:
             return None
         below = [chain for arg in node.args if (chain := self._chain(arg)) is not None]
         depth = 1 + max((chain.depth for chain in below), default=0)
-        if len(below) < len(node.args) or depth > MAX_DEPTH:
+        work = _work(node) + sum(chain.work for chain in below)
+        if len(below) < len(node.args) or depth > MAX_DEPTH or work > self._max_work:
             return None
         separate = max((chain.separate for chain in below), default=0)
         if node.op in GATHERING or node.op.kind in ("reduction", "contraction"):
             separate = max(separate, static_bytes(node.type) or 0)
-        return _Chain(tuple(self.constants(node.args)), depth, separate)
+        return _Chain(tuple(self.constants(node.args)), depth, separate, work)
+
+    def work(self, nodes: Iterable[Node]) -> int:
+        """The operations that evaluable nodes take."""
+        return sum(chain.work for node in nodes if (chain := self._chain(node)) is not None)
 
     def is_operand(self, node: Node, most: int) -> bool:
         """Whether a contraction's operand is a table to fold."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from dlc_core.graph.limits import check_bytes
 from dlc_core.graph.node import Function, Node, post_order
 from dlc_core.ir.buffer import Buffer
-from dlc_core.ir.expr import substitute
+from dlc_core.ir.expr import const_value, substitute
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.arena import ALIGN
@@ -78,6 +79,7 @@ class BuildMain(Pass):
             for array in arrays_of(IRModule(programs)):
                 weights.allocate((array, ""), lambda array=array: array.data)  # type: ignore[misc]
             signatures[module.entry] = interface_of(entry, weights.size)
+        check_bytes(weights.size, "the memory of constants")
         finished = {n: replace(s, weights_size=weights.size) for n, s in signatures.items()}
         for name, guard in guards.items():
             finished[name] = replace(finished[name], guard=replace(guard, weights=tuple(weights.slots)))
@@ -137,6 +139,7 @@ class _Builder:
         fixed = bool(controls) or guard_layout is not None
         steps = steps_of(function, workspaces, pairs, in_place=in_place, keeps_order=fixed)
         plan = plan_memory(steps, self.align, None if guard_layout is None else guard_layout.allocate)
+        check_bytes(const_value(plan.size) or 0, f"the scratch memory of {name}")
         return Emitter(self.module, function, name, self.weights, controls, plan, record).entry()
 
     def _body(self, body: Function, base_name: str, outer: Record) -> NativeBody:

@@ -22,6 +22,7 @@ from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.positions import class_position
+from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 
@@ -52,6 +53,7 @@ class PrimFuncPass(Pass):
 
     def run(self, module: IRModule, context: PassContext) -> IRModule:
         def run(func: PrimFunc) -> PrimFunc:
+            checkpoint()
             with scope(func.name) as choices:
                 result = self.run_function(func, context)
             if not choices or not (DECISIONS in result.attrs or is_forcing()):

@@ -100,6 +100,11 @@ class Checked:
             memory[:RECORD_BYTES] = 0
         return memory
 
+    def clear_record(self, scratch: Host) -> None:
+        """Clear the record of failed checks after a call that was cancelled."""
+        if self.signature.sites:
+            scratch[:RECORD_BYTES] = 0
+
     def raise_recorded(self, scratch: Host) -> None:
         """Raise RuntimeFailure if the record in scratch memory has a failed check, and clear the record."""
         record = scratch[:RECORD_BYTES].view(np.int64)
@@ -116,7 +121,11 @@ class Checked:
             return run
 
         def checked() -> None:
-            run()
+            try:
+                run()
+            except BaseException:
+                self.clear_record(scratch)
+                raise
             self.raise_recorded(scratch)
 
         return checked

@@ -49,6 +49,7 @@ from dlc_core.runtime.host_program.overlap import (
     tuples_last,
 )
 from dlc_core.runtime.host_program.resident import to_host, to_resident
+from dlc_core.support.cancel import checkpoint
 
 Run = Callable[[str, list[Any], int], list[Any]]
 """A function that runs a segment: (name, arrays, threads) -> results."""
@@ -282,6 +283,7 @@ class Steps:
             self._run_beside(values, dims, threads)
             return values[self._result]
         for step, slot, dead, n in self._steps:
+            checkpoint()
             try:
                 values[slot] = step(values, dims, threads)
             except DlcError as error:
@@ -296,6 +298,7 @@ class Steps:
         try:
             for i, (step, slot, dead, n) in enumerate(self._steps):
                 self._join(i, values)
+                checkpoint()
                 try:
                     values[slot] = step(values, dims, threads)
                 except DlcError as error:

@@ -15,10 +15,11 @@ from dlc_backend_llvm.loaded import Loaded as LoadedObject
 from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
-from dlc_core.diag import ArtifactError, RuntimeFailure
+from dlc_backend_llvm.stopping import failure
+from dlc_core.diag import ArtifactError
 from dlc_core.foreign.resolve import addresses, guarded_call
 from dlc_core.runtime.device import HostMemory
-from dlc_core.runtime.guard.failures import status_failure
+from dlc_core.support.cancel import current
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
@@ -55,23 +56,31 @@ class Entry:
         self.metadata = metadata
         self.address = address
         self.call = guarded_call(_ENTRY(address), metadata)
+        self._stopping = pool().stopping
+        self._under_token = (
+            self.call
+            if self._stopping is None
+            else guarded_call(self._stopping.under_token(address), metadata)
+        )
         self._owner = owner
 
     def __call__(self, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Run on buffer addresses and scalars. Raises RuntimeFailure if the code returns a status other than
-        0.
+        0, and CancelledError if the call was cancelled.
         """
         pointers = _pack("P", len(buffers))(*buffers)
-        status = self.call(pointers, _pack("q", len(scalars))(*scalars) if scalars else None, threads)
+        call = self.call if current() is None else self._under_token
+        status = call(pointers, _pack("q", len(scalars))(*scalars) if scalars else None, threads)
         if status:
             raise self._failed(status)
 
     def launcher(self, buffers: int, scalars: int) -> Callable[[Sequence[int], Sequence[int], int], None]:
         """A function that calls the entry point with these numbers of buffers and scalars."""
-        call, failed, pointers = self.call, self._failed, _pack("P", buffers)
+        plain, under_token, failed, pointers = self.call, self._under_token, self._failed, _pack("P", buffers)
         values = _pack("q", scalars) if scalars else None
 
         def run(buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
+            call = plain if current() is None else under_token
             status = call(pointers(*buffers), values(*scalars) if values else None, threads)
             if status:
                 raise failed(status)
@@ -82,17 +91,17 @@ class Entry:
         """A function without arguments that calls the entry point with these arguments."""
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*buffers)
         values = (ctypes.c_int64 * max(1, len(scalars)))(*scalars)
-        call, failed = self.call, self._failed
+        plain, under_token, failed = self.call, self._under_token, self._failed
 
         def run() -> None:
-            status = call(pointers, values, threads)
+            status = (plain if current() is None else under_token)(pointers, values, threads)
             if status:
                 raise failed(status)
 
         return run
 
-    def _failed(self, status: int) -> RuntimeFailure:
-        return status_failure(self.symbol, status)
+    def _failed(self, status: int) -> BaseException:
+        return failure(self.symbol, status, self._stopping)
 
 
 class LoadedArtifact:

@@ -5,5 +5,7 @@ FORMAT = "object"
 """
 
 ENTRY_SUFFIX = "__entry"
+STOPPED = 5
+"""The status of an entry point whose call was cancelled."""
 
-__all__ = ["ENTRY_SUFFIX", "FORMAT"]
+__all__ = ["ENTRY_SUFFIX", "FORMAT", "STOPPED"]

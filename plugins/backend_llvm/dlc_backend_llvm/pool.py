@@ -17,6 +17,8 @@ C interface:
         If n > 0, no call uses more than n threads, and n is the default. If n <= 0, the limit is removed.
     i32 dlc_pool_get_num_threads()
         The default: the limit if there is one, else the number of cores in the affinity mask.
+    ptr dlc_stop_word(), dlc_stop_enter(); i32 dlc_stop_look(ptr word)
+        The thread's stop word, which code reads; and whether to stop if it is not 0 (`pool_source/pool.c`).
 
 `pool_text.py` explains how it is linked.
 """
@@ -30,7 +32,8 @@ from typing import TYPE_CHECKING
 from dlc_backend_llvm.binding import LOCK, installed
 from dlc_backend_llvm.host import host_cpu
 from dlc_backend_llvm.loading import load_object
-from dlc_backend_llvm.pool_text import SYMBOLS, pool_ir
+from dlc_backend_llvm.pool_text import STOP_SYMBOLS, SYMBOLS, has_stops, pool_ir
+from dlc_backend_llvm.stopping import Stopping
 from dlc_backend_llvm.symbols import add_symbol
 from dlc_core.disk_cache import disk_cached
 from dlc_core.support.lazy import lazy
@@ -46,7 +49,8 @@ class Pool:
 
     def __init__(self) -> None:
         self._loaded = load_object(_pool_object(), keep=True)
-        for name in SYMBOLS:
+        stops = has_stops(host_cpu().triple)
+        for name in (*SYMBOLS, *(STOP_SYMBOLS if stops else ())):
             add_symbol(name, self._loaded.address(name))
         address = self._loaded.address
         self._for = ctypes.CFUNCTYPE(
@@ -54,6 +58,7 @@ class Pool:
         )(address(SYMBOLS[0]))
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address(SYMBOLS[1]))
         self._get = ctypes.CFUNCTYPE(ctypes.c_int32)(address(SYMBOLS[2]))
+        self.stopping = Stopping(self._loaded) if stops else None
 
     def parallel_for(self, body: int, closure: int, n: int, num_threads: int = 0) -> None:
         """Run the function at address `body` over n items (see the module). The GIL is released during the

@@ -15,6 +15,9 @@ from pathlib import Path
 from dlc_backend_llvm.triples import normal_arch
 from dlc_core.diag import UnsupportedError
 
+STOP_WORD, STOP_ENTER, STOP_LOOK = "dlc_stop_word", "dlc_stop_enter", "dlc_stop_look"
+STOP_SYMBOLS = (STOP_WORD, STOP_ENTER, STOP_LOOK, "dlc_stop_register", "dlc_stop_clear", "dlc_call_stoppable")
+"""Functions of pools that can stop calls; serial pools have none."""
 SYMBOLS = ("dlc_parallel_for", "dlc_pool_set_num_threads", "dlc_pool_get_num_threads")
 _FOLDER = Path(__file__).with_name("pool_source")
 _SERIAL = """
@@ -37,7 +40,7 @@ def pool_ir(triple: str) -> str:
     architecture.
     """
     arch = normal_arch(triple)
-    if "linux" not in triple or arch.startswith("arm"):
+    if _is_serial(triple):
         return _SERIAL
     if arch not in architectures():
         raise UnsupportedError(
@@ -45,6 +48,15 @@ def pool_ir(triple: str) -> str:
             hint=f"it supports {', '.join(architectures())}; num_threads=1 needs no pool",
         )
     return _read(arch)
+
+
+def _is_serial(triple: str) -> bool:
+    return "linux" not in triple or normal_arch(triple).startswith("arm")
+
+
+def has_stops(triple: str) -> bool:
+    """Whether the pool for a machine can stop calls: generated code may then use `STOP_SYMBOLS`."""
+    return not _is_serial(triple) and normal_arch(triple) in architectures()
 
 
 @cache
@@ -58,4 +70,4 @@ def _read(arch: str) -> str:
     return (_FOLDER / f"pool.{arch}.ll").read_text()
 
 
-__all__ = ["SYMBOLS", "architectures", "pool_ir"]
+__all__ = ["STOP_SYMBOLS", "SYMBOLS", "architectures", "has_stops", "pool_ir"]

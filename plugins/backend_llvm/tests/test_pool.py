@@ -16,7 +16,7 @@ from dlc_backend_llvm.engine import Loaded, compile_ir, engine
 from dlc_backend_llvm.linking import find_compiler, link_shared
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
-from dlc_backend_llvm.pool_text import SYMBOLS, pool_ir
+from dlc_backend_llvm.pool_text import STOP_SYMBOLS, SYMBOLS, pool_ir
 
 from dlc_core.diag import UnsupportedError
 
@@ -231,7 +231,7 @@ def test_the_limit_on_threads() -> None:
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64", "riscv64"])
 def test_the_ir_has_the_same_interface_for_each_machine(arch: str) -> None:
     info = read_object(compile_ir(pool_ir(f"{arch}-linux-gnu"), f"{arch}-linux-gnu"))
-    assert set(info.defined) == set(SYMBOLS)
+    assert set(info.defined) == {*SYMBOLS, *STOP_SYMBOLS}
     assert "pthread_create" in info.undefined
 
 

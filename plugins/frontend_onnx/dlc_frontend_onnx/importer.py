@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dlc_core.graph.limits import check_nodes
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import replace_dims
 from dlc_core.ir.module import IRModule
@@ -74,6 +75,7 @@ def import_parts(
     check_support(read, nodes)
     symbols = Symbols(read.graph, shapes or {})
     count = len(read.graph.nodes) + sum(len(function.nodes) for function in read.functions.values())
+    check_nodes(count)
     session = Session(read, budget=MAX_CONVERTED + 4 * count, taps=wanted, holders=Holders(symbols.take))
     scope = Scope(session, read.opsets)
     scope.add_constants(read.graph)

@@ -66,6 +66,10 @@ class TileEmitter(FunctionEmitter):
         in bytes.
         """
 
+    def stop_point(self) -> None:
+        if self._slots is None:  # no calls while tiles are in registers
+            super().stop_point()
+
     def visit_alloc(self, stmt: Alloc) -> None:
         if stmt.buffer in self._sums:
             self.in_memory(stmt)

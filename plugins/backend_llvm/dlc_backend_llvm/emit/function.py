@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dlc_backend_llvm.emit.clock import CLOCK
 from dlc_backend_llvm.emit.expression import ExpressionEmitter
 from dlc_backend_llvm.emit.scope import Lines, Scope, flatten
+from dlc_backend_llvm.emit.stops import STOP, divided
 from dlc_backend_llvm.emit.types import memory_type, register_type
 from dlc_backend_llvm.emit.unit import Unit
+from dlc_backend_llvm.pool_text import STOP_LOOK, STOP_WORD
 from dlc_core.diag import CodegenError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
@@ -48,6 +50,9 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         self._regions = 0
         self._nonnegative: set[Var] = set()
         self._written: dict[Stmt, frozenset[Buffer]] = {}
+        self.stop_word = STOP_WORD
+        """The function that returns the address of the stop word."""
+        self._stops = False
 
     def written(self, stmt: Stmt) -> frozenset[Buffer]:
         """The buffers that a statement stores to. The result is cached."""
@@ -190,6 +195,8 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
                 counter = self.fresh("i")
                 inner.prefix.append(f"  {counter} = trunc i64 {index} to {register_type(loop.var.dtype)}")
             self.vars[loop.var] = (counter, self.depth)
+            if STOP in loop.annotations:
+                self.stop_point()
             self.stmt(loop.body)
         latch = self._block
         final = [self.registers[b][key] for b, key in carried]
@@ -264,6 +271,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         self.lines.append(f"  br i1 {cond}, label %{body}, label %{done}")
         self.start(body)
         with self.scope():
+            self.stop_point()
             self.stmt(stmt.body)
         self.lines.append(f"  br label %{head}")
         self.start(done)
@@ -306,6 +314,7 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
             self.lines.append(f"  call void @{value.name.removeprefix('kernel.')}({', '.join(args)})")
             for scope in self.scopes:
                 scope.volatile.clear()
+            self.stop_point()
             return
         if value.name == "clock":
             self.unit.use_clock()
@@ -392,14 +401,17 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         inner.vars[begin], inner.vars[end] = ("%begin", 0), ("%end", 0)
         inner._nonnegative.add(begin)
         inner.threads = "1"
-        serial = For(loop.var, loop.begin.astype(INDEX) + begin, end - begin, loop.body)
+        serial = For(
+            loop.var, loop.begin.astype(INDEX) + begin, end - begin, loop.body, annotations=loop.annotations
+        )
         signature = f"define internal void @{name}(ptr %closure, i64 %begin, i64 %end)"
-        inner.unit.functions.append(inner.function_text(signature, serial, head))
+        inner.unit.functions.append(inner.function_text(signature, divided(serial), head))
         self.unit.declare(POOL, f"i32 @{POOL}(ptr, ptr, i64, i32)")
         count = self.value(loop.extent.astype(INDEX))
         self.emit(f"call i32 @{POOL}(ptr @{name}, ptr {closure}, i64 {count}, i32 {self.threads})")
         for scope in self.scopes:
             scope.volatile.clear()
+        self.stop_point()
 
     def inner_emitter(self, name: str, body: Stmt) -> FunctionEmitter:
         """An emitter for the outlined body of a parallel loop."""
@@ -427,10 +439,30 @@ class FunctionEmitter(ExpressionEmitter, StmtVisitor):
         """The text of a function with this signature and body."""
         with self.scope():
             self.stmt(body)
-        code = flatten(self.lines)
+        code, end = flatten(self.lines), ["  ret void"]
+        if self._stops:
+            self.unit.declare(self.stop_word, f"ptr @{self.stop_word}()")
+            self.unit.declare(STOP_LOOK, f"i32 @{STOP_LOOK}(ptr) cold")
+            head = [f"  %stop = call ptr @{self.stop_word}()", *head]
+            end += ["stopped:", "  ret void"]
         return "\n".join(
-            [signature + " nounwind {", "entry:", *self.entry_allocas, *head, *code, "  ret void", "}", ""]
+            [signature + " nounwind {", "entry:", *self.entry_allocas, *head, *code, *end, "}", ""]
         )
+
+    def stop_point(self) -> None:
+        """Leave the function if its call is cancelled."""
+        if not self.unit.stops:
+            return
+        self._stops = True
+        go, look = self.label("go"), self.label("look")
+        word = self.emit("load atomic i32, ptr %stop monotonic, align 4")
+        clear = self.emit(f"icmp eq i32 {word}, 0")
+        self.lines.append(f"  br i1 {clear}, label %{go}, label %{look}")
+        self.start(look)
+        asked = self.emit(f"call i32 @{STOP_LOOK}(ptr %stop)")
+        goes_on = self.emit(f"icmp eq i32 {asked}, 0")
+        self.lines.append(f"  br i1 {goes_on}, label %{go}, label %stopped")
+        self.start(go)
 
 
 def _is_int(text: str) -> bool:

@@ -11,16 +11,18 @@ from dlc_backend_llvm.emit.clock import has_clock
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.kernels import Kernel
 from dlc_backend_llvm.emit.unit import Unit
-from dlc_backend_llvm.form import ENTRY_SUFFIX
+from dlc_backend_llvm.form import ENTRY_SUFFIX, STOPPED
+from dlc_backend_llvm.pool_text import STOP_WORD
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.module import IRModule
 from dlc_core.runtime.measure.profile import PROFILE_SUFFIX
 from dlc_core.tir.stmt import PrimFunc
 
 
-def packed_entry(func: PrimFunc) -> str:
+def packed_entry(func: PrimFunc, unit: Unit) -> str:
     """The entry point `i32 @<name>__entry(ptr buffers, ptr scalars, i32 threads)`. Its arguments are an array
-    of pointers, an array of 64-bit integers, and the number of threads. It returns 0.
+    of pointers, an array of 64-bit integers, and the number of threads. It returns 0, or
+    `STOPPED` if the call was cancelled.
     """
     lines, args = [], []
     buffers = scalars = 0
@@ -38,7 +40,18 @@ def packed_entry(func: PrimFunc) -> str:
     name = f"{func.name}{ENTRY_SUFFIX}"
     head = f"define i32 @{name}(ptr %buffers, ptr %scalars, i32 %threads) nounwind {{"
     call = f"  call void @{func.name}({', '.join([*args, 'i32 %threads'])})"
-    return "\n".join([head, *lines, call, "  ret i32 0", "}", ""])
+    if not unit.stops:
+        return "\n".join([head, *lines, call, "  ret i32 0", "}", ""])
+    unit.declare(STOP_WORD, f"ptr @{STOP_WORD}()")
+    status = [
+        f"  %stop = call ptr @{STOP_WORD}()",
+        "  %word = load atomic i32, ptr %stop monotonic, align 4",
+        "  %bit = and i32 %word, 1",
+        "  %asked = icmp ne i32 %bit, 0",
+        f"  %status = select i1 %asked, i32 {STOPPED}, i32 0",
+        "  ret i32 %status",
+    ]
+    return "\n".join([head, *lines, call, *status, "}", ""])
 
 
 class Emitted(NamedTuple):
@@ -61,6 +74,7 @@ def emit_module(
     """
     whole, rest = Unit(cpu), Unit(cpu)
     entries = []
+    short = {name for name, kernel in kernels.items() if STOP_WORD not in kernel.part.declared}
     for name, func in module.of_kind(PrimFunc).items():
         if name in kernels:
             whole.add(kernels[name].part)
@@ -69,10 +83,10 @@ def emit_module(
         if name.endswith(PROFILE_SUFFIX) and not has_clock(cpu.triple):
             continue
         own = Unit(cpu)
-        emit_function(own, func)
+        emit_function(own, func, short=short)
         if func.attrs.get("entry"):
             entries.append(name)
-            own.functions.append(packed_entry(func))
+            own.functions.append(packed_entry(func, own))
         whole.add(own.part())
         rest.add(own.part())
     return Emitted(whole.text(), tuple(entries), rest.text(), tuple(whole.foreign))

@@ -11,6 +11,7 @@ from dlc_backend_llvm.emit.clock import CLOCK, clock_ir
 from dlc_backend_llvm.emit.power import integer_power
 from dlc_backend_llvm.emit.types import literal, register_type, suffix, vector
 from dlc_backend_llvm.foreign import chosen_for, declaration
+from dlc_backend_llvm.pool_text import has_stops
 from dlc_backend_llvm.vmath import VMath, machine_of
 from dlc_core.diag import CodegenError
 from dlc_core.ir.dtype import DType
@@ -48,6 +49,8 @@ class Unit:
         self.helpers: dict[str, str] = {}
         self.foreign: dict[str, str] = {}
         """The symbols of foreign functions, by name."""
+        self.stops = has_stops(cpu.triple)
+        """Whether code looks whether its call is cancelled."""
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function, unless it is already declared. `signature` is `type @name(types)`."""

@@ -20,6 +20,14 @@
  * the generation.  A worker that the current job does not use sleeps on the number of threads.  A forked child
  * sees another process id, forgets the workers that it does not have, and starts its own.
  *
+ * A call can be stopped.  Each thread has the address of a *stop word*, which generated code reads in long loops
+ * and between kernels.  If the bit STOP is set, the code returns; ranges of a job that have not begun are then
+ * skipped.  The caller of the code sees the bit and discards the results.  The word is that of the call
+ * (`dlc_call_stoppable`), else one for the process's first thread and one that is never set for all others.  The
+ * bit LOOK means that a signal has arrived.  Its handler in the host language runs on the first thread only, so
+ * this thread calls `look`, which runs the handler and returns whether to stop.  Signal handlers of the host
+ * language are kept: `dlc_stop_enter` puts a handler before them, again if they have been replaced.
+ *
  * State is internal and functions are weak: objects that each contain this code link into one library and use
  * one pool.  A library that contains it must not be unmapped, since workers sleep in it.
  */
@@ -44,6 +52,9 @@ enum {
 };
 
 typedef void Body(void *closure, int64_t begin, int64_t end);
+typedef int32_t Entry(void *buffers, void *scalars, int32_t threads);
+typedef int32_t Look(void);
+enum { STOP = 1, LOOK = 2 }; /* bits of a stop word */
 typedef struct {
     _Alignas(LINE) uint64_t word;
 } Queue;
@@ -58,6 +69,7 @@ static _Alignas(LINE) Body *body;
 static void *closure;
 static int64_t items;
 static int64_t ranges;
+static int32_t *job_word; /* the stop word of the job */
 static Queue queues[MAX_THREADS];
 static _Alignas(LINE) int32_t threads; /* futex: workers that the job does not use sleep on it */
 
@@ -68,6 +80,15 @@ static _Alignas(LINE) int32_t busy; /* whether a caller uses the pool */
 static int32_t process;             /* the process that started the workers; -1 while a child takes over */
 static int32_t workers;             /* how many exist; under `busy` */
 static int32_t limit;               /* the maximum number of threads of a call; 0 is no limit */
+
+static _Alignas(LINE) int32_t first_word; /* the stop word of calls of the first thread that have no other */
+static int32_t never;                     /* that of all other threads */
+static int32_t *call_word;                /* that of the first thread's running call, or null */
+static pthread_key_t words;               /* the address of each thread's stop word */
+static int32_t has_words;                 /* 0: no key; 1: one is being created; 2: there is one */
+static Look *look;
+static struct sigaction first_handler, next_handler; /* of the host language; those before which ours is */
+static int32_t handling;
 
 static inline void pause_spinning(void) {
 #if defined(__x86_64__)
@@ -89,14 +110,115 @@ static void sleep_while(void *at, int32_t value) {
     syscall(SYS_futex, at, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
+/* Like `sleep_while`, for at most 20 ms. */
+static void nap_while(void *at, int32_t value) {
+    struct timespec most = {0, 20 * 1000 * 1000};
+    syscall(SYS_futex, at, FUTEX_WAIT_PRIVATE, value, &most, NULL, 0);
+}
+
 static void wake_all(void *at) {
     syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+static int is_first_thread(void) {
+    return syscall(SYS_gettid) == getpid();
+}
+
+static void set_word(int32_t *word) {
+    int32_t none = 0;
+    if (__atomic_compare_exchange_n(&has_words, &none, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+        pthread_key_create(&words, NULL);
+        STORE(has_words, 2, SEQ_CST);
+    }
+    while (LOAD(has_words, ACQUIRE) != 2) pause_spinning();
+    pthread_setspecific(words, word);
+}
+
+/* The address of the stop word of this thread. */
+__attribute__((weak)) int32_t *dlc_stop_word(void) {
+    int32_t *word = LOAD(has_words, ACQUIRE) == 2 ? pthread_getspecific(words) : NULL;
+    if (word == NULL) {
+        word = is_first_thread() ? &first_word : &never;
+        set_word(word);
+    }
+    return word;
+}
+
+/* Set the bit LOOK for the first thread, then call the handler of the host language. */
+static void on_signal(int number, siginfo_t *info, void *context) {
+    __atomic_fetch_or(&first_word, LOOK, __ATOMIC_SEQ_CST);
+    int32_t *word = LOAD(call_word, SEQ_CST);
+    if (word != NULL) __atomic_fetch_or(word, LOOK, __ATOMIC_SEQ_CST);
+    /* A handler that was put before ours may call ours, which must not call it again. */
+    struct sigaction *next = handling ? &first_handler : &next_handler;
+    handling++;
+    if (next->sa_flags & SA_SIGINFO) next->sa_sigaction(number, info, context);
+    else next->sa_handler(number);
+    handling--;
+}
+
+/* Put our handler of SIGINT before that of the host language, unless it is there or the signal is not handled. */
+static void watch_signals(void) {
+    struct sigaction now;
+    if (sigaction(SIGINT, NULL, &now) || (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_signal)) return;
+    if (!(now.sa_flags & SA_SIGINFO) && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)) return;
+    if (first_handler.sa_handler == NULL) first_handler = now;
+    next_handler = now;
+    now.sa_sigaction = on_signal;
+    now.sa_flags |= SA_SIGINFO;
+    sigaction(SIGINT, &now, NULL);
+}
+
+/* `dlc_stop_word` for an entry point whose call may take long. */
+__attribute__((weak)) int32_t *dlc_stop_enter(void) {
+    int32_t *word = dlc_stop_word();
+    if (LOAD(look, ACQUIRE) != NULL && (word == &first_word || word == LOAD(call_word, RELAXED))) watch_signals();
+    return word;
+}
+
+/* Whether to stop, for a stop word that is not 0. */
+__attribute__((weak)) int32_t dlc_stop_look(int32_t *word) {
+    Look *ask = LOAD(look, ACQUIRE);
+    if (LOAD(*word, ACQUIRE) & LOOK && ask != NULL && is_first_thread()) {
+        __atomic_fetch_and(word, ~LOOK, __ATOMIC_SEQ_CST);
+        __atomic_fetch_and(&first_word, ~LOOK, __ATOMIC_SEQ_CST);
+        if (ask()) __atomic_fetch_or(word, STOP, __ATOMIC_SEQ_CST);
+    }
+    return LOAD(*word, ACQUIRE) & STOP;
+}
+
+/* Register the function of the host language that runs pending handlers of signals. */
+__attribute__((weak)) void dlc_stop_register(Look *function) {
+    STORE(look, function, RELEASE);
+}
+
+/* Clear the stop word of calls of the first thread. */
+__attribute__((weak)) void dlc_stop_clear(void) {
+    STORE(first_word, 0, SEQ_CST);
+}
+
+/* Call an entry point with a stop word of its own. */
+__attribute__((weak)) int32_t dlc_call_stoppable(
+    Entry *entry, void *buffers, void *scalars, int32_t num_threads, int32_t *word
+) {
+    int32_t *outer = dlc_stop_word(), *outer_call = LOAD(call_word, RELAXED);
+    int first = is_first_thread();
+    set_word(word);
+    if (first) {
+        STORE(call_word, word, SEQ_CST);
+        if (LOAD(first_word, SEQ_CST) & LOOK) __atomic_fetch_or(word, LOOK, __ATOMIC_SEQ_CST);
+    }
+    int32_t status = entry(buffers, scalars, num_threads);
+    if (first) STORE(call_word, outer_call, SEQ_CST);
+    set_word(outer);
+    return status;
 }
 
 /* Claim and run ranges of a job, given by its generation: first those of thread `index`, then others'.  Return
  * how many were run. */
 static int32_t work(uint32_t job, int32_t index, int32_t num_threads) {
     int32_t count = 0, owner = index;
+    int32_t *own = NULL;
     for (int32_t visits = 0; visits < num_threads; visits++) {
         Queue *queue = &queues[owner];
         for (;;) {
@@ -106,12 +228,15 @@ static int32_t work(uint32_t job, int32_t index, int32_t num_threads) {
             Body *run = LOAD(body, RELAXED);
             void *argument = LOAD(closure, RELAXED);
             int64_t n = LOAD(items, RELAXED), parts = LOAD(ranges, RELAXED);
+            int32_t *word = LOAD(job_word, RELAXED);
             int64_t range = visits == 0 ? front : end - 1;
             uint64_t claimed = visits == 0 ? now + 1 : now - (1 << 16);
             if (!__atomic_compare_exchange_n(&queue->word, &now, claimed, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
                 continue;
-            run(argument, (uint64_t)(n * range) / parts, (uint64_t)(n * (range + 1)) / parts);
             count++;
+            if (LOAD(*word, RELAXED) & STOP) continue;
+            if (index > 0 && word != own) set_word(own = word);
+            run(argument, (uint64_t)(n * range) / parts, (uint64_t)(n * (range + 1)) / parts);
         }
         owner = owner + 1 >= num_threads ? 0 : owner + 1;
     }
@@ -191,11 +316,14 @@ static int owns_workers(void) {
 }
 
 /* Publish a job for some threads, and wake those that sleep; return its generation. */
-static uint32_t publish(Body *run, void *argument, int64_t n, int64_t parts, int32_t num_threads) {
+static uint32_t publish(
+    Body *run, void *argument, int64_t n, int64_t parts, int32_t num_threads, int32_t *word
+) {
     STORE(body, run, RELAXED);
     STORE(closure, argument, RELAXED);
     STORE(items, n, RELAXED);
     STORE(ranges, parts, RELAXED);
+    STORE(job_word, word, RELAXED);
     STORE(done, 0, RELAXED);
     STORE(waiting, 0, RELAXED);
     int32_t previous = LOAD(threads, RELAXED);
@@ -213,16 +341,18 @@ static uint32_t publish(Body *run, void *argument, int64_t n, int64_t parts, int
     return job;
 }
 
-/* Wait until all ranges of the current job are done: spin, then sleep. */
-static void await(int32_t parts) {
+/* Wait until all ranges of the current job are done: spin, then sleep.  Workers cannot run handlers of signals,
+ * so look for them here. */
+static void await(int32_t parts, int32_t *word) {
     for (uint32_t tries = 0; LOAD(done, ACQUIRE) != parts; tries++) {
+        if (LOAD(*word, RELAXED) & LOOK) dlc_stop_look(word);
         if (tries <= CALLER_SPINS) {
             pause_spinning();
             continue;
         }
         STORE(waiting, 1, SEQ_CST);
         int32_t so_far = LOAD(done, SEQ_CST);
-        if (so_far != parts) sleep_while(&done, so_far);
+        if (so_far != parts) nap_while(&done, so_far);
         tries = 0;
     }
 }
@@ -272,9 +402,10 @@ __attribute__((weak)) int32_t dlc_parallel_for(Body *run, void *argument, int64_
     }
     if (available + 1 < num_threads) num_threads = available + 1;
     int64_t parts = (int64_t)num_threads * RANGES_PER_THREAD < n ? (int64_t)num_threads * RANGES_PER_THREAD : n;
-    uint32_t job = publish(run, argument, n, parts, num_threads);
+    int32_t *word = dlc_stop_word();
+    uint32_t job = publish(run, argument, n, parts, num_threads, word);
     ADD(done, work(job, 0, num_threads));
-    await((int32_t)parts);
+    await((int32_t)parts, word);
     STORE(busy, 0, RELEASE);
     return 0;
 }

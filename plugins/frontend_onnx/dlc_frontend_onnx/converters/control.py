@@ -190,6 +190,10 @@ def _dynamic_iterations(c: Call, limit: Value | None, go: Value | None) -> Dim |
     return c.size(most * started[0] if started else most, "the trip count")
 
 
+MOST_SCANNED = 1 << 20
+"""The most iterations of a loop that becomes a `scan`, whose iteration numbers are in memory."""
+
+
 def _scanned_loop(
     c: Call, body: Graph, count: Callable[[], Dim | None], state: Sequence[Node]
 ) -> list[Value] | None:
@@ -207,7 +211,7 @@ def _scanned_loop(
     if _constant_condition(c, cond) is not True or not _same_types(params, values):
         return None
     iterations = count()
-    if iterations is None:
+    if iterations is None or (isinstance(iterations, int) and iterations > MOST_SCANNED):
         return None
     function, outer = close(
         "body", (*params, number), values, _captured(c), holders, always_tuple=True, frame=frame

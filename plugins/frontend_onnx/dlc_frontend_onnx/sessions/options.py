@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from dlc_core.diag import UsageError, similar
+from dlc_core.support.cancel import CancelToken
 
 
 class IgnoredOptionWarning(UserWarning):
@@ -111,15 +112,30 @@ class ExecutionMode(Enum):
 
 
 class RunOptions:
-    """Options of one call, which have no effect."""
+    """Options of one call. `terminate = True`, set by any thread, stops the calls that have these options;
+    they raise CancelledError. The other options have no effect.
+    """
 
     def __init__(self) -> None:
         self.log_severity_level = -1
         self.log_verbosity_level = 0
         self.logid = ""
         self.only_execute_path_to_fetches = False
-        self.terminate = False
+        self.token = CancelToken()
+        """The token of the calls with these options; False as `terminate` makes a new one."""
         self._entries: dict[str, str] = {}
+
+    @property
+    def terminate(self) -> bool:
+        """Whether calls with these options are stopped."""
+        return self.token.cancelled
+
+    @terminate.setter
+    def terminate(self, value: bool) -> None:
+        if value:
+            self.token.cancel()
+        elif self.token.cancelled:
+            self.token = CancelToken()
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Store an entry, which has no effect."""

@@ -19,13 +19,19 @@ import numpy as np
 
 from dlc_core.diag import DlcError, UsageError
 from dlc_core.driver import targets
+from dlc_core.support.cancel import entered
 from dlc_core.target import Target
 from dlc_frontend_onnx.model import ValueInfo
 from dlc_frontend_onnx.placement import target_of
 from dlc_frontend_onnx.reader import Source
 from dlc_frontend_onnx.sessions.binding import IOBinding, OrtValue
 from dlc_frontend_onnx.sessions.naming import NodeArg, type_text
-from dlc_frontend_onnx.sessions.options import IgnoredOptionWarning, SessionOptions, compile_options
+from dlc_frontend_onnx.sessions.options import (
+    IgnoredOptionWarning,
+    RunOptions,
+    SessionOptions,
+    compile_options,
+)
 from dlc_frontend_onnx.specialized import CallableModel
 
 CPU = "CPUExecutionProvider"
@@ -96,7 +102,8 @@ class InferenceSession:
         for name in output_names or ():
             if name not in known:
                 raise UsageError(f"unknown output {name!r}", hint=f"outputs: {', '.join(known)}")
-        found = self.model(input_feed)
+        with entered(run_options.token if isinstance(run_options, RunOptions) else None):
+            found = self.model(input_feed)
         if not output_names:
             return list(found)
         by_name = dict(zip(known, found))
@@ -131,7 +138,7 @@ class InferenceSession:
         run_options: Any = None,
     ) -> list[OrtValue]:
         """As `run`, with `OrtValue`s as inputs and outputs."""
-        return [OrtValue(array) for array in self.run(output_names, input_dict_ort_values)]
+        return [OrtValue(array) for array in self.run(output_names, input_dict_ort_values, run_options)]
 
     def io_binding(self) -> IOBinding:
         """A new binding to fixed memory, for calls without copies."""
@@ -139,7 +146,8 @@ class InferenceSession:
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
         """Run with a binding of this session."""
-        iobinding.run()
+        with entered(run_options.token if isinstance(run_options, RunOptions) else None):
+            iobinding.run()
 
     def get_inputs(self) -> list[NodeArg]:
         """The required inputs."""
