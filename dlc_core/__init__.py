@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from dlc_core import te as te
     from dlc_core import tir as tir
     from dlc_core import topi as topi
+    from dlc_core.cancel import CancelToken as CancelToken
     from dlc_core.diag import CancelledError as CancelledError
     from dlc_core.diag import DlcError as DlcError
     from dlc_core.diag import LimitError as LimitError
     from dlc_core.passes import PassContext as PassContext
     from dlc_core.passes.tir.base import prim_func_pass as prim_func_pass
-    from dlc_core.support.cancel import CancelToken as CancelToken
     from dlc_core.target import Target as Target
 
 # public name -> (module that defines it, attribute; "" means the module itself)
 _LAZY = {
-    "CancelToken": ("dlc_core.support.cancel", "CancelToken"),
+    "CancelToken": ("dlc_core.cancel", "CancelToken"),
     "CancelledError": ("dlc_core.diag", "CancelledError"),
     "DlcError": ("dlc_core.diag", "DlcError"),
     "LimitError": ("dlc_core.diag", "LimitError"),

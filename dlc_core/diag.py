@@ -158,7 +158,7 @@ class RuntimeFailure(DlcError):
 
 class CancelledError(DlcError):
     """A compile or a call that was asked to stop, or whose time was over. Its results are lost; see
-    `dlc_core.support.cancel`."""
+    `dlc_core.cancel`."""
 
 
 class LimitError(DlcError):

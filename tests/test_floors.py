@@ -19,6 +19,7 @@ Texts = Mapping[str, str]
 
 LAYERS = {
     "hooks": 0,
+    "cancel": 0,
     "config": 0,
     "decisions": 0,
     "diag": 0,

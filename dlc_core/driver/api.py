@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dlc_core.cancel import CancelToken, entered
 from dlc_core.config import config as settings
 from dlc_core.diag import UsageError
 from dlc_core.driver import storing
@@ -26,7 +27,6 @@ from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory.mapped import return_free
-from dlc_core.support.cancel import CancelToken, entered
 from dlc_core.support.garbage import fewer_collections
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target, TargetKind

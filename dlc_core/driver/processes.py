@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from dlc_core.cancel import checkpoint
 from dlc_core.config import config as settings
 from dlc_core.diag import CancelledError, LimitError
 from dlc_core.driver.kernel_cache import (
@@ -40,7 +41,6 @@ from dlc_core.passes import PassContext, Pipeline
 from dlc_core.passes.reproducer import REPRODUCERS
 from dlc_core.plugin.registry import codegen_of
 from dlc_core.runtime.machine.cores import usable_cores
-from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 from dlc_core.tir.functor import block_list
 from dlc_core.tir.stmt import Block, PrimFunc, Seq

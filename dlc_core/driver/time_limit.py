@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+from dlc_core.cancel import CancelToken, current
 from dlc_core.config import config
 from dlc_core.diag import DlcError, LimitError
-from dlc_core.support.cancel import CancelToken, current
 
 
 class _TimeLimit(CancelToken):

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import Span, UsageError
 from dlc_core.ir.convert import convert
 from dlc_core.ir.dtype import STRING, DType, dtype
@@ -41,7 +42,6 @@ from dlc_core.ir.plan import Plan
 from dlc_core.ir.structural import Structure, Structured, array_digest
 from dlc_core.ir.text import Pickled, Printable
 from dlc_core.ir.types import TensorType, TupleType, Type, tensor_type
-from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from dlc_core.cancel import checkpoint
 from dlc_core.decisions import DECISIONS, forced
 from dlc_core.diag import (
     CancelledError,
@@ -22,7 +23,6 @@ from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext, format_pass
 from dlc_core.passes.reproducer import REPRODUCERS, write_reproducer
 from dlc_core.passes.syntax import parse_passes
-from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from dlc_core.cancel import CancelToken
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.foreign.needed import check_exported
 from dlc_core.runtime.artefact.compiled import (
@@ -47,7 +48,6 @@ from dlc_core.runtime.call.session import InSteps
 from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
 from dlc_core.runtime.interface.untrusted import decoding, text
-from dlc_core.support.cancel import CancelToken
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.cancel import checkpoint
 from dlc_core.graph.node import Function, get_item, make_tuple, param
 from dlc_core.ir.dtype import DType
 from dlc_core.ir.expr import Var
@@ -28,7 +29,6 @@ from dlc_core.op.std.control import (
     loop_types,
     run_loop,
 )
-from dlc_core.support.cancel import checkpoint
 
 BOOL, INT64 = DType("bool"), DType("int64")
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dlc_core.arith import solve_dims
+from dlc_core.cancel import checkpoint
 from dlc_core.graph.node import Function, Node, constant, make_tuple, param
 from dlc_core.ir.expr import Expr, Var, as_expr, substitute
 from dlc_core.ir.types import Dim, TensorType, TupleType, Type, dim, tensor_type
@@ -20,7 +21,6 @@ from dlc_core.op.infer import Attrs, check_rank, dims_text, fail, merge_dims
 from dlc_core.op.std.binary import ADD, LESS, MUL, SUB
 from dlc_core.op.std.shape import RESHAPE
 from dlc_core.op.std.slicing import CONCAT
-from dlc_core.support.cancel import checkpoint
 
 
 def call_types(function: Function, types: Sequence[Type], what: str) -> tuple[TensorType, ...]:

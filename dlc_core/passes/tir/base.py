@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import field, make_dataclass
 from typing import Any, ClassVar, get_type_hints, overload
 
+from dlc_core.cancel import checkpoint
 from dlc_core.decisions import DECISIONS, Choice, is_forcing, scope
 from dlc_core.diag import UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.positions import class_position
-from dlc_core.support.cancel import checkpoint
 from dlc_core.support.record import record
 from dlc_core.tir.stmt import PrimFunc
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import ArtifactError, DlcError, UnsupportedError
 from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import CONDITIONS, dims_required_by
@@ -49,7 +50,6 @@ from dlc_core.runtime.host_program.overlap import (
     tuples_last,
 )
 from dlc_core.runtime.host_program.resident import to_host, to_resident
-from dlc_core.support.cancel import checkpoint
 
 Run = Callable[[str, list[Any], int], list[Any]]
 """A function that runs a segment: (name, arrays, threads) -> results."""

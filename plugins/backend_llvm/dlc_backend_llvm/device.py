@@ -16,10 +16,10 @@ from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_backend_llvm.stopping import failure
+from dlc_core.cancel import current
 from dlc_core.diag import ArtifactError
 from dlc_core.foreign.resolve import addresses, guarded_call
 from dlc_core.runtime.device import HostMemory
-from dlc_core.support.cancel import current
 from dlc_core.target import Artifact
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)

@@ -15,9 +15,9 @@ from typing import Any
 from dlc_backend_llvm.form import STOPPED
 from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.pool_text import STOP_SYMBOLS
+from dlc_core.cancel import current
 from dlc_core.diag import CancelledError, DlcError
 from dlc_core.runtime.guard.failures import status_failure
-from dlc_core.support.cancel import current
 
 _LOOK = ctypes.CFUNCTYPE(ctypes.c_int32)
 _CALL = ctypes.CFUNCTYPE(
@@ -69,7 +69,7 @@ class Stopping:
             assert token is not None
             token.check()
             with token.timed():
-                return call(address, pointers, scalars, threads, token.address)
+                return int(call(address, pointers, scalars, threads, token.address))
 
         return run
 

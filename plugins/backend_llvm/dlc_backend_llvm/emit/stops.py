@@ -70,7 +70,7 @@ def _loop(loop: For, inner: float) -> tuple[For, float]:
         return _annotated(loop, 1), inner
     if extent is None:
         return loop, total
-    return divided(_annotated(loop, max(1, int(PART // max(inner, 1))))), PART
+    return divided(_annotated(loop, _iterations(inner))), PART
 
 
 def _with_outer_parts(root: Stmt, costs: dict[int, float]) -> Stmt:
@@ -90,9 +90,14 @@ def _with_outer_parts(root: Stmt, costs: dict[int, float]) -> Stmt:
         if id(stmt) not in found or not isinstance(stmt, For):
             return None
         each = costs.get(id(stmt), inf) / SYMBOLIC
-        return divided(_annotated(stmt, max(1, int(PART // max(each, 1)))))
+        return divided(_annotated(stmt, _iterations(each)))
 
     return transform_stmt(root, stmt_fn=visit)
+
+
+def _iterations(each: float) -> int:
+    """The iterations of a part, whose operations are `each`: a power of two, so that divisions are shifts."""
+    return 1 << max(0, int(PART // max(each, 1)).bit_length() - 1)
 
 
 def _annotated(loop: For, iterations: int) -> For:

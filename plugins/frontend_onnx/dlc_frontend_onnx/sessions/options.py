@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from dlc_core.cancel import CancelToken
 from dlc_core.diag import UsageError, similar
-from dlc_core.support.cancel import CancelToken
 
 
 class IgnoredOptionWarning(UserWarning):

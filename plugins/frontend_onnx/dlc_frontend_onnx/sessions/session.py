@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from dlc_core.cancel import entered
 from dlc_core.diag import DlcError, UsageError
 from dlc_core.driver import targets
-from dlc_core.support.cancel import entered
 from dlc_core.target import Target
 from dlc_frontend_onnx.model import ValueInfo
 from dlc_frontend_onnx.placement import target_of
