@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlc_core.backend.codegen import SourceCodegen
+from dlc_core.backend.confined import check_confined
 from dlc_core.backend.launches import (
     LAUNCHES,
     Launch,
@@ -124,6 +125,7 @@ class LaunchDevice(SimulatedDevice):
 
     def load(self, artifact: Artifact) -> Any:
         """Compile the kernels, without running any. Raises ArtifactError for malformed metadata."""
+        check_confined(self, artifact)
         found, lists = read_launches(artifact.metadata.get(LAUNCHES))
         cycles = artifact.metadata.get(CYCLES, {})
         return LaunchProgram(self.prepare_kernels(artifact, found), lists, cycles)

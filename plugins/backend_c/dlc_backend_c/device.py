@@ -14,7 +14,7 @@ class CDevice(HostMemory):
     """The memory and the cores of this process. Handles are addresses."""
 
     name = "c"
-    formats = (FORMAT,)
+    formats = source_formats = (FORMAT,)
     dlpack_device = (1, 0)
 
     def load(self, artifact: Artifact) -> Library:

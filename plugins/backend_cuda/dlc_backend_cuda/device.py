@@ -13,6 +13,7 @@ from dlc_core.backend.driven import DrivenDevice, Session
 from dlc_core.backend.stream import Driver
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.target import Artifact, Target
+from dlc_core.target.artifact import check_readable
 
 
 class CudaDevice(DrivenDevice):
@@ -22,6 +23,7 @@ class CudaDevice(DrivenDevice):
 
     name = "cuda"
     formats = (BINARY, PTX, TEXT)
+    source_formats = (TEXT,)
 
     def __init__(self, number: int = 0, open_driver: Callable[[int], Driver] = PycudaDriver) -> None:
         super().__init__(number)
@@ -67,6 +69,7 @@ def image_for(driver: Driver, artifact: Artifact) -> bytes:
             hint=f"compile with -arch={driver.arch}",
         )
     if artifact.format == TEXT:
+        check_readable(artifact)
         return nvrtc.compile_kernels(artifact.code.decode(), made if alone else driver.arch).cubin
     if artifact.format == BINARY and wanted[0] == own[0]:
         return artifact.code[:size]

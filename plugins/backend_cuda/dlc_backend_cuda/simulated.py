@@ -29,7 +29,7 @@ class SimulatedCuda(LaunchDevice):
     """The simulated CUDA device."""
 
     name = "cuda_simulated"
-    formats = (TEXT,)
+    formats = source_formats = (TEXT,)
     spelling = Spelling(_WORDS, text="struct dlc_index { int64_t x, y, z; };", shared="__shared__")
 
 

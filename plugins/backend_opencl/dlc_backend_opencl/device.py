@@ -14,10 +14,12 @@ from dlc_backend_opencl.commands import Commands
 from dlc_backend_opencl.programs import build
 from dlc_backend_opencl.session import Session
 from dlc_core.backend import LaunchList, find_entry, read_launches
+from dlc_core.backend.confined import check_source
 from dlc_core.backend.launches import LAUNCHES
 from dlc_core.backend.opened import OpenedDevice, PolledEvent
 from dlc_core.diag import UnsupportedError
 from dlc_core.target import Artifact, Target
+from dlc_core.target.artifact import CONFINED, check_readable
 
 MAX_PREPARED = 64
 """The number of combinations of scalars whose commands an entry point caches."""
@@ -104,7 +106,7 @@ class OpenclDevice(OpenedDevice[Session]):
     """
 
     name = "opencl"
-    formats = (FORMAT,)
+    formats = source_formats = (FORMAT,)
 
     def __init__(self, platform: str = "", device: str = "") -> None:
         super().__init__((platform, device))
@@ -169,6 +171,9 @@ class OpenclDevice(OpenedDevice[Session]):
                 f"{session.name} has no {', '.join(map(str, missing))}, which the kernels need",
                 hint="compile with -device=, so that the code uses only features of the device",
             )
+        check_readable(artifact)
+        if artifact.reading == CONFINED:
+            check_source(artifact.code)
         program = build(session.cl, session.context, session.device, artifact.code.decode())
         return OpenclProgram(session, program, lists)
 

@@ -103,7 +103,7 @@ class SimulatedOpencl(LaunchDevice):
     """The simulated OpenCL device."""
 
     name = "opencl_simulated"
-    formats = (FORMAT,)
+    formats = source_formats = (FORMAT,)
     spelling = Spelling(text=_text(), shared="__local", offsets=True)
 
     def prepare_kernels(self, artifact: Artifact, found: Sequence[Kernel]) -> Any:

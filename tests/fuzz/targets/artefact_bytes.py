@@ -57,7 +57,7 @@ def check(data: bytes, rng: random.Random) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.dlc")
         path.write_bytes(data)
-        exe = dlc.open(path, verify=rng.random() < 0.5)
+        exe = dlc.open(path, verify=rng.random() < 0.5, trust=True)
         json.dumps(dict(exe.about))
         str(exe.signature)
         return call(exe, rng)

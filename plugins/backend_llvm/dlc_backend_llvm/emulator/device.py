@@ -132,7 +132,7 @@ class EmulatorDevice:
     """Emulated processes, one for each processor that code was compiled for."""
 
     name = "emulator"
-    formats = (FORMAT,)
+    formats = source_formats = (FORMAT,)  # a linker reads it
 
     def __init__(self) -> None:
         self._blocks: Blocks[_Block] = Blocks(f"device {self.name!r}", MEMORY_BYTES)

@@ -115,7 +115,7 @@ class WasmDevice(SimulatedDevice):
     """Instances of modules in this process."""
 
     name = "wasm"
-    formats = (FORMAT,)
+    formats = source_formats = (FORMAT,)  # a linker reads it
     memory_bytes = 1 << 32
 
     def alloc_guarded(self, layout: Layout) -> int:
