@@ -17,7 +17,7 @@ from dlc_core.target import Artifact
 from dlc_core.target.artifact import CONFINED, check_readable
 
 HEADERS = frozenset({
-    "arm_acle.h", "arm_mve.h", "arm_neon.h", "float.h", "limits.h", "math.h", "omp.h", "stdbool.h",
+    "arm_acle.h", "arm_mve.h", "float.h", "limits.h", "math.h", "omp.h", "stdbool.h",
     "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "tgmath.h", "time.h",
 })  # fmt: skip
 """The headers that generated code may include."""
@@ -32,7 +32,7 @@ _DIRECTIVE = re.compile(r"^[ \t\v\f]*(?:#|%:)[ \t\v\f]*(.*)$", re.MULTILINE)
 _INCLUDE = re.compile(r"include[ \t]*<([a-z_0-9]+\.h)>[ \t]*")
 _ALLOWED = re.compile(
     r"(?:define|undef|if|ifdef|ifndef|elif|else|endif)\b.*|error\b.*"
-    r"|pragma (?:omp [\w ,():+]*|unroll[ \d]*|GCC (?:unroll \d+|ivdep)|OPENCL EXTENSION \w+ : enable)[ \t]*|"
+    r"|pragma (?:omp [\w ,():+]*|unroll[ \d]*|GCC (?:unroll \d+|ivdep)|[A-Z]+ EXTENSION \w+ : enable)[ \t]*|"
 )
 _WORDS = re.compile(
     r"\b(?:_Pragma|__pragma|__has_include\w*|__has_embed|include_next|import|asm|__asm|__asm__|section|alias"
@@ -43,7 +43,7 @@ _OPTION = re.compile(
     r"|-f(?:no-)?(?:math-errno|trapping-math|fast-math|strict-aliasing|wrapv|unroll-loops|signed-zeros"
     r"|associative-math|reciprocal-math|finite-math-only|tree-vectorize|vect-cost-model|common)"
     r"|-m(?:arch|cpu|tune|fpu|float-abi)=[A-Za-z0-9.+_-]+|-mthumb|-mprefer-vector-width=\d+"
-    r"|-m(?:no-)?(?:avx|avx2|fma|f16c|sse[a-z0-9.]*|avx512[a-z0-9]*|amx-[a-z0-9]+)"
+    r"|-m(?!llvm)[a-z0-9][a-z0-9.-]*"
 )
 
 
