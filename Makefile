@@ -53,6 +53,10 @@ $(VENV)/.ready-signing: $(VENV)/.ready
 	@$(PIP) install -e '.[signing]'
 	@touch $@
 
+$(VENV)/.ready-texts: $(VENV)/.ready
+	@$(PIP) install -e '.[texts]'
+	@touch $@
+
 $(VENV)/.ready-opencl: $(VENV)/.ready
 	@$(PIP) install -e './plugins/backend_opencl[pocl]'
 	@touch $@

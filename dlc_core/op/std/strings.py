@@ -5,6 +5,7 @@ Strings are compared by code points. Gather, reshape, concatenation and similar 
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -244,13 +245,29 @@ TEXT_TOKENS = op(
 )  # fmt: skip
 
 
+def _matcher(pattern: str) -> Any:
+    """A pattern compiled by RE2, whose matching takes linear time, if it is installed (the extra `texts`) and
+    has the syntax. Else by Python, whose matching may take exponential time.
+    """
+    try:
+        linear = importlib.import_module("re2")
+    except ImportError:
+        return re.compile(pattern)
+    options = linear.Options()
+    options.log_errors = False
+    try:
+        return linear.compile(pattern, options)
+    except linear.error:
+        return re.compile(pattern)
+
+
 def _match_infer(x: TensorType, attrs: Attrs) -> TensorType:
     _check_pattern(attrs["pattern"])
     return x.with_dtype("bool")
 
 
 def _match_reference(x: NDArray, *, pattern: str) -> NDArray:
-    matcher = re.compile(pattern)
+    matcher = _matcher(pattern)
     return _each(x, "bool", lambda text: matcher.fullmatch(text) is not None)
 
 
