@@ -43,7 +43,7 @@ _OPTION = re.compile(
     r"|-f(?:no-)?(?:math-errno|trapping-math|fast-math|strict-aliasing|wrapv|unroll-loops|signed-zeros"
     r"|associative-math|reciprocal-math|finite-math-only|tree-vectorize|vect-cost-model|common)"
     r"|-m(?:arch|cpu|tune|fpu|float-abi)=[A-Za-z0-9.+_-]+|-mthumb|-mprefer-vector-width=\d+"
-    r"|-m(?!llvm)[a-z0-9][a-z0-9.-]*"
+    r"|-m[a-km-z0-9][a-z0-9.-]*"  # no word that begins with "l": one of them takes options of another program
 )
 
 
