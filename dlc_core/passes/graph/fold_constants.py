@@ -250,7 +250,7 @@ class _Tables:
         """Whether a contraction's operand is a table to fold."""
         chain = self._chain(node)
         size = static_bytes(node.type)
-        return chain is not None and size is not None and size <= min(most, chain.separate)
+        return chain is not None and size is not None and 0 < size <= min(most, chain.separate)
 
     def folded(self, node: Node, args: Sequence[Node]) -> Node:
         """The constant of a node with evaluable arguments."""

@@ -5,7 +5,8 @@
   everywhere in the subgraph.
 - Every used name is defined in the graph or in an enclosing one, before the node that owns the subgraph.
 - There is no cycle. Nodes are sorted topologically; sorted nodes keep their order.
-- Every operator set is imported. A call of a function of the model needs no import.
+- Every operator set is imported, except those of `IMPLIED`. A call of a function of the model needs no
+  import.
 - Functions are not recursive, not nested too deeply, and do not unfold to an excessive number of nodes.
 - References to attributes occur only in functions that declare them.
 """
@@ -18,6 +19,9 @@ from collections.abc import Iterable, Iterator
 from dlc_frontend_onnx.convert import MAX_DEPTH
 from dlc_frontend_onnx.location import Location, quoted, shorten
 from dlc_frontend_onnx.model import AttrRef, FunctionDef, Graph, Model, NodeDef
+
+IMPLIED = {"com.microsoft": 1, "ai.onnx.ml": 5}
+"""Domains that a model may use without importing them, and the versions that ONNX Runtime then takes."""
 
 MAX_UNFOLDED = 10_000_000
 """Limit of nodes after inlining every function call."""
@@ -174,6 +178,9 @@ def _named_tensors(node: NodeDef) -> list[str]:
 
 def _check_operator(node: NodeDef, model: Model, opsets: dict[str, int]) -> None:
     if node.domain not in opsets and (node.domain, node.op, node.overload) not in model.functions:
+        if node.domain in IMPLIED:
+            opsets[node.domain] = IMPLIED[node.domain]
+            return
         known = ", ".join(sorted(quoted(domain or "ai.onnx") for domain in list(opsets)[:8])) or "none"
         raise node.loc.error(
             f"operator {quoted(node.op)} is of domain {quoted(node.domain or 'ai.onnx')}, "

@@ -102,9 +102,13 @@ def import_parts(
             "the graphs and functions of the model are nested too deep for the stack that is left"
         ) from None
     results, layouts = _results(read, scope, symbols)
+    if not results and examples is None:
+        raise read.graph.loc.unsupported("no output of the graph holds a tensor")
     sizes = symbols.of_outputs(read.graph.outputs, scope.values)
     symbols.check_used(session.holders.names)
     names = [name for layout in layouts for name in names_in(layout)]
+    if not results:  # all sequences and optionals are empty, but a program has a result
+        names, results = ["nothing"], [scope.constant(0, "int64")]
     tapped = wanted.results(params, names)
     results += [value for _, value in tapped]
     holders = session.holders
@@ -141,8 +145,6 @@ def _results(model: Model, scope: Scope, symbols: Symbols) -> tuple[list[Node], 
         raise combined(model, scope.session.problems)
     if not layouts:
         raise loc.error("the graph has no outputs")
-    if not found:
-        raise loc.unsupported("no output of the graph holds a tensor")
     return found, tuple(layouts)
 
 

@@ -163,6 +163,12 @@ def _constant_condition(c: Call, cond: Value) -> bool | None:
     return None if known is None else bool(known.reshape(()).item())
 
 
+def _declared(body: Graph, number: Node) -> Node:
+    """The number of an iteration, a vector of one element if the body declares that."""
+    shape = body.inputs[0].shape
+    return number if shape is None or len(shape) != 1 else std.reshape(number, shape=(1,))
+
+
 def _state_params(body: Graph, values: Sequence[Node]) -> list[Node]:
     return [param(info.name, value.type) for info, value in zip(body.inputs[2:], values)]
 
@@ -201,10 +207,11 @@ def _scanned_loop(
     one.
     """
     number = param(body.inputs[0].name, TensorType((), DType("int64")))
+    given = _declared(body, number)
     params = _state_params(body, state)
     holders = c.scope.session.holders
     with holders.frame() as frame:
-        results = c.attempt(body, (number, c.const(True, "bool"), *params))
+        results = c.attempt(body, (given, c.const(True, "bool"), *params))
     if results is None or not all(isinstance(value, Node) for value in results):
         return None
     cond, *values = (value for value in results if isinstance(value, Node))
@@ -251,7 +258,7 @@ def _unrolled(c: Call, body: Graph, iterations: int, state: Sequence[Value]) -> 
     values: list[Value] = list(state)
     go: Value = c.const(True, "bool")
     for number in range(iterations):
-        results = c.inline(body, (c.const(number, "int64"), go, *values))
+        results = c.inline(body, (_declared(body, c.const(number, "int64")), go, *values))
         go, values = results[0], list(results[1 : count + 1])
         for column, item in zip(columns, results[count + 1 :]):
             if not isinstance(item, Node):
@@ -301,7 +308,8 @@ class _Body:
         """
         c = self.c
         with c.scope.session.holders.frame():
-            after: Sequence[Value | None] | None = c.attempt(self.body, (self.number, self.cond, *state))
+            start = (_declared(self.body, self.number), self.cond, *state)
+            after: Sequence[Value | None] | None = c.attempt(self.body, start)
         found: list[Value] = []
         for value, result in zip(state, after[1:] if after else [None] * len(state)):
             if isinstance(value, Node):
@@ -322,7 +330,8 @@ class _Body:
         c, tensors = self.c, iter(params)
         given = [rebuilt(value, tensors) for value in self.values]
         with c.scope.session.holders.frame() as self.frame:
-            cond, *results = c.inline(self.body, (self.number, self.cond, *given))
+            number = _declared(self.body, self.number)
+            cond, *results = c.inline(self.body, (number, self.cond, *given))
         for index, value in enumerate(self.values):
             if isinstance(value, SequenceValue):
                 made = in_form(c, results[index], form_of(value))

@@ -37,7 +37,7 @@ _ATTRIBUTES: dict[str, tuple[int, str, dict[str, float]]] = {
     "HardSigmoid": (6, "hard_sigmoid", {"alpha": 0.2, "beta": 0.5}),
     "LeakyRelu": (6, "leaky_relu", {"alpha": 0.01}),
     "Selu": (6, "selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-    "ThresholdedRelu": (10, "thresholded_relu", {"alpha": 1.0}),
+    "ThresholdedRelu": (1, "thresholded_relu", {"alpha": 1.0}),
 }
 
 
@@ -101,19 +101,15 @@ def swish(c: Call, x: Node) -> Node:
 
 @converter("Shrink", 9)
 def shrink(c: Call, x: Node) -> Node:
+    """Integers are compared and moved as floats, and the result is truncated, as in ONNX Runtime."""
+    if not x.dtype.is_float:
+        wide = "float64" if x.dtype.bits > 16 else "float32"
+        return c.cast(shrink(c, c.cast(x, wide)), x.dtype)
     bias, lambd = c.real("bias", 0.0), c.real("lambd", 0.5)
-    below = std.less(x, _rounded(c, -lambd, x))
-    above = std.greater(x, _rounded(c, lambd, x))
-    low, high = std.add(x, _rounded(c, bias, x)), std.sub(x, _rounded(c, bias, x))
+    below = std.less(x, c.const(-lambd, x.dtype))
+    above = std.greater(x, c.const(lambd, x.dtype))
+    low, high = std.add(x, c.const(bias, x.dtype)), std.sub(x, c.const(bias, x.dtype))
     return std.where(below, low, std.where(above, high, c.const(0, x.dtype)))
-
-
-def _rounded(c: Call, value: float, like: Node) -> Node:
-    """A number in the dtype of a tensor, truncated for integers."""
-    if like.dtype.is_float:
-        return c.const(value, like.dtype)
-    low, high = like.dtype.int_range()
-    return c.const(min(max(int(value), low), high), like.dtype)
 
 
 @converter("IsInf", 10)
@@ -213,9 +209,12 @@ def _scalar(c: Call, value: Node) -> Node:
 
 @converter("Dropout", 7)
 def dropout_7(c: Call, x: Node) -> tuple[Node, Node | None]:
+    """The values of the mask are not specified. ONNX Runtime returns zeros."""
     c.ignore("ratio")
-    mask_dtype: DType = DType("bool") if c.version >= 10 else x.dtype
-    return x, _ones(c, x, mask_dtype)
+    if not c.uses_output(1):
+        return x, None
+    dtype = DType("bool") if c.version >= 10 else x.dtype
+    return x, std.full(shape=x.shape, value=0.0, dtype=dtype)
 
 
 @converter("Dropout", 12)

@@ -1,16 +1,21 @@
-"""Operators of operator set 6. Attributes define whether and along which axis the second input is broadcast,
-and whether a network is in training mode.
+"""Operators of operator set 6, and older ones that ONNX Runtime keeps.
+
+Attributes define whether and along which axis the second input is broadcast, and whether a network is in
+training mode.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dlc_core.graph.node import Node
 from dlc_core.op import std
+from dlc_core.op.infer import simplify
 from dlc_frontend_onnx.converters.base import Call, add_entry, converter
 from dlc_frontend_onnx.converters.elementwise import dropout_7, pow_, variadic
-from dlc_frontend_onnx.converters.nn import gemm
+from dlc_frontend_onnx.converters.nn import gemm, scaled
 from dlc_frontend_onnx.converters.norm import batch_norm
 
 SINCE = 6
@@ -82,6 +87,48 @@ def batch_norm_6(c: Call, x: Node, scale: Node, bias: Node, mean: Node, var: Nod
 def dropout_6(c: Call, x: Node) -> Any:
     _refuse_training(c)
     return dropout_7(c, x)
+
+
+@converter("Affine", 1)
+def affine(c: Call, x: Node) -> Node:
+    """alpha x + beta."""
+    return std.add(scaled(c, x, c.real("alpha", 1.0)), c.const(c.real("beta", 0.0), x.dtype))
+
+
+@converter("ImageScaler", 1)
+def image_scaler(c: Call, x: Node) -> Node:
+    """scale x + bias, with a bias for each channel; x is (n, c, h, w)."""
+    if len(x.shape) != 4:
+        raise c.error(f"an image has 4 dims, not {x.type}")
+    made = scaled(c, x, c.real("scale", 1.0))
+    bias = c.reals("bias", ())
+    return std.add(made, c.const(np.reshape(bias, (1, -1, 1, 1)), x.dtype)) if bias else made
+
+
+@converter("Crop", 1)
+def crop(c: Call, x: Node) -> Node:
+    """x (n, c, h, w) without its border (left, top, right, bottom), or `scale` (h, w) of it from there on."""
+    border, scale = c.integers("border"), c.integers("scale", None)
+    if len(x.shape) != 4 or len(border) != 4 or (scale is not None and len(scale) != 2):
+        raise c.error(f"{x.type} has no border {tuple(border)} of an image")
+    left, top, right, bottom = border
+    height, width = x.shape[2:]
+    ends = (height - bottom, width - right) if scale is None else (top + scale[0], left + scale[1])
+    for end, size in zip(ends, (height, width)):
+        c.at_least(size, end, "the part lies in the image")
+    return std.slice(x, begins=(top, left), ends=tuple(map(simplify, ends)), strides=(1, 1), axes=(2, 3))
+
+
+@converter("ScaledTanh", 1)
+def scaled_tanh(c: Call, x: Node) -> Node:
+    """alpha tanh(beta x)."""
+    return scaled(c, std.tanh(scaled(c, x, c.real("beta"))), c.real("alpha"))
+
+
+@converter("ParametricSoftplus", 1)
+def parametric_softplus(c: Call, x: Node) -> Node:
+    """alpha log(1 + exp(beta x))."""
+    return scaled(c, std.softplus(scaled(c, x, c.real("beta"))), c.real("alpha"))
 
 
 def _refuse_training(c: Call) -> None:

@@ -64,7 +64,7 @@ def group_norm(c: Call, x: Node, scale: Node, bias: Node) -> Node:
     return std.group_norm(x, scale, bias, groups=c.integer("num_groups"), eps=c.real("epsilon", 1e-5))
 
 
-@converter("LayerNormalization", 17)
+@converter("LayerNormalization", 1)
 @converter("LayerNormalization", 1, "com.microsoft")
 def layer_norm(c: Call, x: Node, scale: Node, bias: Node | None = None) -> Sequence[Node | None]:
     c.ignore("stash_type")

@@ -51,6 +51,12 @@ def upsample(c: Call, x: Node, scales: Node) -> Node:
     mode = (
         "nearest" if c.choice("mode", "nearest", ("nearest", "linear", "bilinear")) == "nearest" else "linear"
     )
+    if mode == "nearest" and c.node.op == "Resize":
+        raise c.unsupported(
+            "the scales depend on the data of the inputs",
+            why="in opset 10 the nearest element of an axis that shrinks is another than of one that grows",
+            hint="make the scales a constant",
+        )
     axes = range(len(x.shape))
     sizes = dynamic_sizes(c, x, axes, found, [FULL] * len(axes))
     return dynamic_resize(c, x, Kernel(mode, "floor"), "asymmetric", axes, sizes, found)
@@ -69,8 +75,14 @@ def _scaled(c: Call, x: Node, scales: Sequence[float]) -> Node:
     sizes = _sizes(c, x, axes, scales)
     if any(size == 0 for size in sizes if isinstance(size, int)):
         return _nothing(x, axes, sizes)
-    kind = "nearest" if mode == "nearest" else "linear"
-    return _resize(c, x, axes, sizes, scales, kind, "asymmetric", "floor")
+    if mode != "nearest":
+        return _resize(c, x, axes, sizes, scales, "linear", "asymmetric", "floor")
+    # An axis that shrinks takes the element above, as in ONNX Runtime; the standard leaves it open.
+    for rounding, part in (("floor", [s >= 1 for s in scales]), ("ceil", [s < 1 for s in scales])):
+        chosen = [axis for axis in axes if part[axis]]
+        own = [scales[axis] for axis in chosen]
+        x = _resize(c, x, chosen, [sizes[axis] for axis in chosen], own, "nearest", "asymmetric", rounding)
+    return x
 
 
 def _nothing(x: Node, axes: Sequence[int], sizes: Sequence[Dim]) -> Node:

@@ -94,6 +94,13 @@ def size(c: Call, x: Node) -> Node:
     return std.squeeze(c.dims_tensor((product(x.shape),)), axes=(0,))
 
 
+@converter("Reshape", 1)
+def reshape_1(c: Call, x: Node) -> Node:
+    """The shape is an attribute."""
+    c.ignore("consumed_inputs")
+    return reshape(c, x, c.const(np.array(c.integers("shape"), np.int64), "int64"))
+
+
 @converter("Reshape", 5)
 def reshape(c: Call, x: Node, shape: Node) -> Node:
     """0 keeps the dim of the input, unless `allowzero` is set; -1 is inferred."""
@@ -159,7 +166,9 @@ def squeeze(c: Call, x: Node, axes: Node | None = None) -> Node:
 def _squeeze(c: Call, x: Node, axes: Sequence[int] | None) -> Node:
     if axes is None and not x.tensor_type.is_static:
         raise c.unsupported(f"Squeeze without axes of {x.type}", hint="pin the dims with shapes={...}")
-    return std.squeeze(x, axes=None if axes is None else tuple(axes))
+    # An axis that is named twice counts once, as in ONNX Runtime.
+    once = None if axes is None else dict.fromkeys(c.check_axis(axis, len(x.shape)) for axis in axes)
+    return std.squeeze(x, axes=None if once is None else tuple(once))
 
 
 @converter("Unsqueeze", 1)
