@@ -42,7 +42,7 @@ class Features:
     narrowest: str = "float32"
     """The float type of lowest precision among those of `RTOL`."""
     rounds: bool = False
-    """Whether it rounds to few bits."""
+    """Whether it is quantized to 8 bits or fewer."""
     random: bool = False
     """Whether its values are random."""
 

@@ -1,4 +1,4 @@
-"""Folders of models from other places: the onnx package, files of a folder or git folder, Python tests."""
+"""Folders of models: from the onnx package, files of a folder or git folder, Python tests."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def judge(path: Path, target: str | None, say: Callable[..., None]) -> dict[str,
     """The outcome of a model: "right", "differs" or "refused" with the reason, or "skipped" without inputs.
 
     `peer` is "runs", or the reason why onnxruntime does not run the model. Then the stored outputs are
-    compared, and the outcome "runs" says that there are none. `say` is told the stage that begins,
-    and before dlc's also `peer`.
+    compared, and the outcome "runs" says that there are none. `say` takes each stage that
+    begins, with `peer` before that of dlc.
     """
     say("reading")
     record: dict[str, Any] = {"outcome": "skipped", "reason": ""}
