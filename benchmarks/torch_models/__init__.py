@@ -9,6 +9,7 @@
 
 It needs torch and the packages of the models, and no network. Each model has a process of its own. An outcome
 is "right", "wrong", "refused" with all reasons, "not exported" if torch.export itself fails, or "crashed".
-"vacuous" are right outputs which show nothing, because those of eager for other inputs are as near. In
-training, "still" means that the loss did not change, so that equal losses show nothing.
+"vacuous" are right outputs which show nothing: those of eager for other inputs are as near, or
+`torch.compile` made no graph, so that torch ran the whole network. In training, "still" means that the loss
+did not change, so that equal losses show nothing.
 """

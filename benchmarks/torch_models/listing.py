@@ -32,9 +32,9 @@ Networks with random weights, imported and compared with eager. Right means that
 of eager by more than 1e-4 of its largest value in float32, for symbolic dims and `torch.compile` with all of
 several sizes, and that 20 losses of SGD differ by at most 1e-3 of each. Where rounding grows from step to
 step, a loss may be as far from that of float64 as eager's after parameters change by one unit in the last
-place. Vacuous are right outputs that hardly depend on the inputs. The numbers are the greatest differences,
-for training of the losses. A dash means that this way was not run, or does not apply: torch
-exports no program of symbolic dims, or the network is not trained here.
+place. Vacuous are right outputs that hardly depend on the inputs, or that torch computed alone. The numbers
+are the greatest differences, for training of the losses. A dash means that this way was not run, or does not
+apply: torch exports no program of symbolic dims, or the network is not trained here.
 
 <!-- not run: it takes hours, and needs timm, torchvision and transformers -->
 

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -63,6 +64,26 @@ def of_one_layer(bias):
 @pytest.mark.parametrize(("bias", "outcome"), [(1.0, "right"), (math.inf, "vacuous"), (1e7, "vacuous")])
 def test_outputs_that_do_not_depend_on_inputs_show_nothing(bias, outcome):
     assert check(of_one_layer(bias), "static")["outcome"] == outcome
+
+
+class InEager(torch.nn.Linear):
+    @torch.compiler.disable
+    def forward(self, x):
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("way", ["compile", "training"])
+def test_networks_that_run_in_eager_show_nothing(way):
+    model = Model("layer", "layer", lambda: InEager(8, 4), values({"x": (8,)}), trains="values")
+    found = check(model, way)
+    assert (found["outcome"], found["reasons"]) == ("vacuous", ["torch runs the whole network"])
+
+
+def test_recurrent_networks_are_compiled():
+    made = partial(torch.nn.RNN, 3, 4, batch_first=True)
+    model = Model("rnn", "rnn", made, values({"input": (5, 3)}), trains="values")
+    found = check(model, "training")
+    assert (found["outcome"], found["reasons"]) == ("right", [])
 
 
 @pytest.mark.parametrize(
