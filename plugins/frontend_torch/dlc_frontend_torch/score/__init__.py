@@ -10,6 +10,6 @@ It is *wrong* if one differs. It is *refused* if dlc says by an UnsupportedError
 and count in no share.
 
 With --gradients, results and gradients are compared, and a sample of which an operator runs in torch is a
-*fallback*: it is not right, though its numbers are. Shares are given of all samples, and of those whose
-forward is made of Core ATen operators alone. The latter are judged.
+*fallback*: it is not right, though its numbers are. Shares are given of all samples, of those whose
+forward is made of Core ATen operators alone, and of those whose forward calls one. The last share is judged.
 """

@@ -81,8 +81,8 @@ def core_table(scores: Sequence[Score], gradients: bool = False) -> list[str]:
 
 
 def totals(scores: Sequence[Score], gradients: bool = False) -> list[str]:
-    """The shares of all samples, and those that are judged: of samples that call no operators but those of
-    Core ATen, and of samples that call one of them.
+    """The shares of all samples, of samples that call no operators but those of Core ATen, and of samples
+    that call one of them. The last share is judged.
     """
     columns = _columns(gradients)
     lines = [_shares("all samples", Counter({s: total(scores, s) for s in (*COUNTED, RANDOM)}), columns)]
@@ -93,7 +93,7 @@ def totals(scores: Sequence[Score], gradients: bool = False) -> list[str]:
         for outcome in score.outcomes:
             some[outcome.status] += not core.isdisjoint(outcome.called)
             only[outcome.status] += bool(outcome.called) and core.issuperset(outcome.called)
-    lines.append(_shares("samples of Core ATen alone (judged)", only, columns))
+    lines.append(_shares("samples of Core ATen alone", only, columns))
     lines.append(_shares("samples that call Core ATen (judged)", some, columns))
     reached, right = (
         {name for s in scores for o in s.outcomes if o.status in wanted for name in o.called} & core
