@@ -141,8 +141,11 @@ def guarded_copy(layout: Layout, data: NDArray) -> GuardedMemory:
 
 
 def shaped(memory: NDArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """View bytes as an array."""
-    return memory.view(dtype).reshape(shape)
+    """View bytes as an array. Raises RuntimeFailure for a shape that NumPy does not support."""
+    try:
+        return memory.view(dtype).reshape(shape)
+    except ValueError as error:  # it has no elements, and the product of its other dims exceeds 63 bits
+        raise RuntimeFailure(f"a result cannot have the shape {shape}", why=str(error)) from None
 
 
 __all__ = ["GuardedMemory", "guarded_copy", "live", "owner_of", "shaped"]
