@@ -201,6 +201,12 @@ class Config:
         "Limit of the kept compiled models in MiB; at most half of the free disk is used.",
         minimum=0,
     )
+    shared_cache = Knob[Path | None](
+        "shared_cache",
+        Path,
+        None,
+        "Folder of signed compiled models that a team shares. It is only read; entries need a trusted key.",
+    )
     plugins = Knob[tuple[str, ...] | None](
         "plugins", tuple, None, "The only plugins to load, by name; unset loads every installed one."
     )

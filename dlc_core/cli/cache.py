@@ -49,6 +49,7 @@ class Action(str, Enum):
     size = "size"
     explain = "explain"
     verify = "verify"
+    share = "share"
     prune = "prune"
     clear = "clear"
 
@@ -58,7 +59,7 @@ def cache(
         Action, typer.Argument(help="`prune` removes what exceeds the limit, `clear` removes all.")
     ] = Action.info,
     model: Annotated[
-        Path | None, typer.Argument(help="For `explain`: the model file.", metavar="[MODEL]")
+        Path | None, typer.Argument(help="For `explain` and `share`: the model file.", metavar="[MODEL]")
     ] = None,
     target: TargetTexts = None,
     place: Places = None,
@@ -69,6 +70,9 @@ def cache(
         str, typer.Option("--precision", help="Precision of float32 arithmetic, as for `dlc compile`.")
     ] = "float32",
     check_bounds: CheckBounds = False,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="For `share`: the file of the private key.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show, check or clear the cache of compiled models, or explain a cache miss.
@@ -85,6 +89,9 @@ def cache(
     `verify` checks all files: owner, mode, checksum, and whether they belong there. The exit code is 1 if it
     finds a problem. Files with problems are never used.
 
+    `share MODEL`, with the options of `dlc compile`, compiles a model and writes the result, signed, into the
+    folder `DLC_SHARED_CACHE`, from which compiles of others copy it if they trust the key.
+
     `DLC_CACHE_DIR` is the folder, `DLC_CACHE_SIZE` the limit. `DLC_CACHE=0` turns the cache off.
 
     Examples:
@@ -94,6 +101,7 @@ def cache(
     - `dlc cache explain model.onnx --opt-level 2`
     - `dlc cache explain model.onnx -t NPU -t reference`
     - `dlc cache verify`
+    - `DLC_SHARED_CACHE=/srv/models dlc cache share model.onnx --key release.pem`
     - `dlc cache clear`
     """
     if action is Action.verify and model is None:
@@ -104,21 +112,24 @@ def cache(
     files = {name: part.entries() for name, part in parts.items()}
     sizes = {name: sum(file.size for file in found) for name, found in files.items()}
     total = sum(entry.size for entry in entries)
-    if (action is Action.explain) != (model is not None):
-        raise UsageError("`dlc cache explain` needs a model, and the other actions take none")
+    if (action in (Action.explain, Action.share)) != (model is not None):
+        raise UsageError("`dlc cache explain` and `share` need a model, and the other actions take none")
     if model is not None:
         source = read_module(model) if model.suffix == SCRIPT else model
-        answer = driver.explain_cache(
-            source,
-            targets=target or None,
-            place=parse_places(place),
-            placement=placement,
-            shapes=parse_shapes(shape),
-            opt_level=opt_level,
-            precision=precision,
-            config={"check_bounds": True} if check_bounds else {},
-        )
-        _print_answer(answer, as_json)
+        options: dict[str, Any] = {
+            "targets": target or None,
+            "place": parse_places(place),
+            "placement": placement,
+            "shapes": parse_shapes(shape),
+            "opt_level": opt_level,
+            "precision": precision,
+            "config": {"check_bounds": True} if check_bounds else {},
+        }
+        if action is Action.share:
+            path = driver.share(source, driver.CompileRequest.of(None, **options), key)
+            _print({"path": str(path)}, [str(path)], as_json)
+        else:
+            _print_answer(driver.explain_cache(source, **options), as_json)
     elif action is Action.clear:
         removed = {"models": store.clear(), **{name: part.clear() for name, part in parts.items()}}
         _print_removed(store, parts, removed, total + sum(sizes.values()), as_json)

@@ -12,6 +12,7 @@ from dlc_core.driver.api import (
     ops,
     pipelines,
     plugins,
+    share,
     targets,
 )
 from dlc_core.driver.loading import load
@@ -41,5 +42,6 @@ __all__ = [
     "ops",
     "pipelines",
     "plugins",
+    "share",
     "targets",
 ]

@@ -5,10 +5,12 @@ This module names no device.  Target kinds, code generators and devices come fro
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlc_core.cancel import CancelToken, entered
@@ -34,7 +36,7 @@ from dlc_core.target import Target, TargetKind
 if TYPE_CHECKING:
     import dlc_core.graph.node as nodes
     from dlc_core import passes, schedule
-    from dlc_core.driver import functions, job, stages
+    from dlc_core.driver import functions, job, shared_cache, stages
     from dlc_core.graph import bind
     from dlc_core.passes.lower import single
     from dlc_core.te import Argument
@@ -47,6 +49,7 @@ else:
     passes = lazy("dlc_core.passes")
     schedule = lazy("dlc_core.schedule")
     single = lazy("dlc_core.passes.lower.single")
+    shared_cache = lazy("dlc_core.driver.shared_cache")
     stages = lazy("dlc_core.driver.stages")
 
 Arguments = Sequence["Argument"]
@@ -194,6 +197,8 @@ def _compiled(model: Any, request: CompileRequest) -> Executable:
             parts = key_parts(model, request)
         key = None if parts is None else cache_key(parts)
     saved = None if key is None else store.get(key)
+    if saved is None and parts is not None and settings.shared_cache is not None:
+        saved = shared_cache.fetch(parts, request)
     if saved is not None:
         seconds = {"load": time.perf_counter() - start}
         exe = opened(saved, request.target, request.num_threads)
@@ -267,6 +272,19 @@ def _text(request: CompileRequest, reload: Callable[[], IRModule], form: str) ->
 
 def _code_text(request: CompileRequest, reload: Callable[[], IRModule], form: str) -> str:
     return job.Job.of(request).code_text(reload, form)
+
+
+def share(model: Any, request: CompileRequest, key: str | os.PathLike[str] | None = None) -> Path:
+    """Compile a model, and write the result, signed, into the shared cache (`DLC_SHARED_CACHE`).
+
+    `key` is the file of a private key; the default is that of `dlc keys new`. Returns the path. Raises
+    UsageError if no shared cache is set, or if something that the result depends on has no stable name.
+    """
+    parts = key_parts(model, request)
+    if parts is None:
+        why = explain(model, request, Store()).why
+        raise UsageError("the result cannot be shared", why=why)
+    return shared_cache.publish(compile_request(model, request), parts, request, key)
 
 
 def explain_cache(model: Any, target: TargetLike | None = None, **options: Any) -> Answer:
@@ -421,5 +439,6 @@ __all__ = [
     "ops",
     "pipelines",
     "plugins",
+    "share",
     "targets",
 ]

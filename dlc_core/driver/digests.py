@@ -3,6 +3,7 @@
     file_digest(paths) -> str          names and contents, for a frontend's `digest`
     file_stamp(path) -> str | None     what changes with a file, without reading it
     code_stamp(path) -> str            names, sizes and times of a package's sources
+    code_digest(path) -> str           names and contents of these
 
 A digest of a file is a tree of SHA-256: the digest of its size and of the digests of its chunks, which
 several threads compute. `python -m benchmarks.hashing` measures it beside other hashes.
@@ -175,6 +176,25 @@ def code_stamp(path: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@lru_cache(maxsize=64)
+def code_digest(path: str) -> str:
+    """Return a digest of the names and contents of a package's source files: the same on every machine.
+
+    It is cached until `code_stamp` changes.
+    """
+    return disk_cached("code", f"{path}\0{code_stamp(path)}", partial(_code_content, path)).decode()
+
+
+def _code_content(path: str) -> bytes:
+    file = Path(path)
+    names = [name for name, _ in _sources(path, "")] if file.is_dir() else [""]
+    digest = hashlib.sha256()
+    for name in names:
+        data = (file / name if name else file).read_bytes()
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest().encode()
+
+
 def _sources(folder: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the Python files below a folder in order; every start does this, so it must be fast."""
     with os.scandir(folder) as listed:
@@ -186,4 +206,4 @@ def _sources(folder: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
             yield from _sources(entry.path, f"{below}{entry.name}/")
 
 
-__all__ = ["code_stamp", "file_digest", "file_stamp", "meanwhile"]
+__all__ = ["code_digest", "code_stamp", "file_digest", "file_stamp", "meanwhile"]

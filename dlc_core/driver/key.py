@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dlc_core import version
 from dlc_core.diag import ArtifactError, DlcError, UsageError
 from dlc_core.driver.cache import Entry, Store, cache_key
-from dlc_core.driver.digests import code_stamp
+from dlc_core.driver.digests import code_digest, code_stamp
 from dlc_core.driver.loading import reader_of
 from dlc_core.driver.request import CompileRequest, plain
 from dlc_core.foreign.lookup import fingerprint
@@ -137,18 +137,30 @@ def _meaningful(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name != "reproducer_dir"}
 
 
+def portable_parts(parts: Mapping[str, Any], request: CompileRequest) -> dict[str, Any]:
+    """The parts of a key that other machines have, too: the code by its content, not by times of files."""
+    context = request.pass_context
+    passes = () if context is None else [one for _, one in context.passes]
+    return {**parts, "code": _stamps(_packages(passes), code_digest)}
+
+
+def _packages(passes: Iterable[Any]) -> list[Any]:
+    """The modules of the compiler, of the plugins and of added passes."""
+    found: list[Any] = [version]
+    for plugin in registry().loaded:
+        value = plugin.value
+        if value is not None:
+            found.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
+    return [*found, *(sys.modules[type(one).__module__] for one in passes)]
+
+
 def _compiler(passes: Iterable[Any]) -> dict[str, Any]:
     """The versions and the code of the compiler, of the plugins and of added passes."""
     loaded = [plugin for plugin in registry().loaded if plugin.value is not None]
-    packages: list[Any] = [version]
-    for plugin in loaded:
-        value = plugin.value
-        packages.append(value if hasattr(value, "__file__") else sys.modules[type(value).__module__])
-    packages += [sys.modules[type(one).__module__] for one in passes]
     return {
         "compiler": f"{version.__version__}, artefact format {SCHEMA}",
         "plugins": {p.name: f"{p.source.distribution} {p.source.version}" for p in loaded},
-        "code": _stamps(packages),
+        "code": _stamps(_packages(passes), code_stamp),
         "foreign": fingerprint(),
     }
 
@@ -277,14 +289,14 @@ def added_passes(passes: Iterable[tuple[str, Any]]) -> list[list[str]]:
     return found
 
 
-def _stamps(packages: Iterable[Any]) -> dict[str, str]:
+def _stamps(packages: Iterable[Any], stamp: Callable[[str], str]) -> dict[str, str]:
     """The state of the code of each package."""
     files = [Path(file) for package in packages if (file := getattr(package, "__file__", None))]
     folders = {file.parent if (file.parent / "__init__.py").exists() else file for file in files}
     found: dict[str, str] = {}
     for folder in sorted(folders):
         earlier = found.get(folder.name, "")
-        found[folder.name] = earlier + code_stamp(str(folder))
+        found[folder.name] = earlier + stamp(str(folder))
     return found
 
 
@@ -297,5 +309,6 @@ __all__ = [
     "key_parts",
     "model_digest",
     "pipeline_parts",
+    "portable_parts",
     "tuner_state",
 ]
