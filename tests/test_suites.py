@@ -71,6 +71,23 @@ def test_a_model_that_onnxruntime_refuses_has_the_stored_outputs(tmp_path):
     assert outcome_of(tmp_path / "alone/model.onnx")["outcome"] == "runs"
 
 
+def test_outputs_that_only_the_optimisations_change_are_right(tmp_path, monkeypatch):
+    class Inexact(judging.Session):
+        def __init__(self, path, model, optimised=True):
+            super().__init__(path, model, optimised)
+            self.error = 0.5 if optimised else 0.0
+
+        def __call__(self, feeds):
+            return [each + np.float32(self.error) for each in super().__call__(feeds)]
+
+    monkeypatch.setattr(judging, "Session", Inexact)
+    save(tmp_path / "relu", model_of(RELU), {"x": X})
+    record = outcome_of(tmp_path / "relu/model.onnx")
+    assert record == {"outcome": "right", "peer": "runs", "reason": judging.UNOPTIMISED}
+    monkeypatch.setattr(judging, "difference", lambda *arguments: "other values")
+    assert outcome_of(tmp_path / "relu/model.onnx")["outcome"] == "differs"
+
+
 class Crashing(workers.Worker):
     def _started(self):
         process = super()._started()

@@ -23,9 +23,9 @@ WIDER = {
 
 
 class Session:
-    """A session with the default optimisations, or without any if these fail."""
+    """A session with the default optimisations, or without any if these fail or `optimised` is false."""
 
-    def __init__(self, path: Path, model: onnx.ModelProto) -> None:
+    def __init__(self, path: Path, model: onnx.ModelProto, optimised: bool = True) -> None:
         import onnxruntime
 
         onnxruntime.set_default_logger_severity(4)
@@ -36,10 +36,10 @@ class Session:
         if self._wide:
             source = _with_casts(model, kinds, self._wide).SerializeToString()
         self._session: Any = None
-        for level in (
-            onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
-            onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
-        ):
+        levels = [onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL]
+        if optimised:
+            levels.insert(0, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+        for level in levels:
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads = 1
             options.log_severity_level = 4

@@ -9,7 +9,8 @@ from typing import Any
 TITLES = ("suite", "models", "onnxruntime runs", "right", "refused", "differs", "crashed", "share", "others")
 NOTE = (
     "`share` is `right` of the models that onnxruntime runs; `others` are right by stored outputs, or run,"
-    " though onnxruntime does not run them."
+    " though onnxruntime does not run them. If outputs differ, onnxruntime without graph optimisations is the"
+    " second reference."
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -55,8 +56,11 @@ def check_call(node: NodeDef, version: int, values: Sequence[Value | None]) -> N
     for name in node.attrs:
         if name not in schema.attributes:
             known = ", ".join(sorted(schema.attributes)) or "none"
+            near = get_close_matches(name, schema.attributes, n=1)
+            fix = f"rename it to {quoted(near[0])} or remove it" if near else "remove it"
             raise loc.error(
-                f"operator {op} of opset {version} has no attribute {quoted(name)}", hint=f"it has: {known}"
+                f"operator {op} of opset {version} has no attribute {quoted(name)}",
+                hint=f"{fix} in the model; it has: {known}",
             )
     if not schema.min_input <= len(values) <= schema.max_input:
         wanted = (

@@ -33,6 +33,17 @@ def test_com_microsoft_needs_no_import():
         one("y = com.other.Gelu(x)")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("alhpa", "rename it to 'alpha' or remove it"), ("zzz", "hint: remove it in the model")],
+)
+def test_an_unknown_attribute_has_a_hint(name, hint):
+    with pytest.raises(DlcError, match=f"has no attribute '{name}'") as caught:
+        one(f"y = Elu<{name} = 2.0>(x)")
+    assert hint in str(caught.value)
+    assert "it has: alpha" in str(caught.value)
+
+
 def test_ai_onnx_ml_needs_no_import():
     np.testing.assert_array_equal(one("y = ai.onnx.ml.Binarizer<threshold = 0.5>(x)"), (X > 0.5).astype("f"))
 
