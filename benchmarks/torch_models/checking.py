@@ -98,9 +98,7 @@ def _called(model: Model, module: Any) -> dict[str, Any]:
     """Compare calls through torch.compile, of all sizes if the model has symbolic dims."""
     import torch
 
-    import dlc_core as dlc
-
-    dlc.torch.reset()
+    _forget()
     module = module.eval()
     compiled = torch.compile(module, backend="dlc")
 
@@ -121,6 +119,16 @@ def _called(model: Model, module: Any) -> dict[str, Any]:
     }
 
 
+def _forget() -> None:
+    """Drop the graphs and graph breaks of models before this one."""
+    from torch._dynamo.utils import counters
+
+    import dlc_core as dlc
+
+    dlc.torch.reset()
+    counters.clear()
+
+
 def _has_graphs() -> bool:
     """Whether anything ran in dlc. Dynamo may run a whole network in eager."""
     import dlc_core as dlc
@@ -129,12 +137,15 @@ def _has_graphs() -> bool:
 
 
 def _in_torch() -> list[str]:
-    """The operators that ran in torch."""
+    """The operators that ran in torch, and what Dynamo could not capture."""
+    from torch._dynamo.utils import counters
+
     import dlc_core as dlc
 
     if not _has_graphs():
         return ["torch runs the whole network"]
-    return sorted({f"{each.op} runs in torch: {each.why}" for each in dlc.torch.report().fallbacks})
+    breaks = {f"graph break: {str(why).splitlines()[0]}" for why in counters["graph_break"]}
+    return sorted(breaks | {f"{each.op} runs in torch: {each.why}" for each in dlc.torch.report().fallbacks})
 
 
 def _outcome(worst: float, model: Model, module: Any) -> str:
@@ -193,14 +204,12 @@ def _trained(model: Model, module: Any) -> dict[str, Any]:
     """
     import torch
 
-    import dlc_core as dlc
-
     module = _without_dropout(module.train())
     state = {name: value.clone() for name, value in module.state_dict().items()}
     inputs = model.inputs.draw(model.inputs.sizes, torch.Generator().manual_seed(SEED))
     eager = _losses(model, module, module, inputs)
     module.load_state_dict(state)
-    dlc.torch.reset()
+    _forget()
     begun = time.perf_counter()
     with torch._dynamo.config.patch(allow_rnn=True):
         found = _losses(model, module, torch.compile(module, backend="dlc"), inputs)

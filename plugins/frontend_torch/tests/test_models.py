@@ -79,6 +79,23 @@ def test_networks_that_run_in_eager_show_nothing(way):
     assert (found["outcome"], found["reasons"]) == ("vacuous", ["torch runs the whole network"])
 
 
+class Broken(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        made = self.first(x)
+        torch._dynamo.graph_break()
+        return self.second(made)
+
+
+def test_graph_breaks_are_named():
+    found = check(Model("layers", "layers", Broken, values({"x": (8,)})), "compile")
+    assert found["outcome"] == "right", found
+    assert any(each.startswith("graph break: ") for each in found["reasons"]), found
+
+
 def test_recurrent_networks_are_compiled():
     made = partial(torch.nn.RNN, 3, 4, batch_first=True)
     model = Model("rnn", "rnn", made, values({"input": (5, 3)}), trains="values")
