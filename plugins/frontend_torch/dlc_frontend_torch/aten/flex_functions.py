@@ -160,7 +160,8 @@ def _parts(
     while node is not scores:
         if node not in reading or node.meta["val"].dtype is not wanted or bias is not None:
             return None
-        first, second, *others = (*node.args, None)
+        given: list[Any] = [*node.args, None]
+        first, second, others = given[0], given[1], given[2:]
         if node.target is ATEN.where.self and second in reading and first not in reading:
             if not _is_low(others[0]):
                 return None
@@ -181,8 +182,8 @@ def _is_low(x: Any) -> bool:
     if not isinstance(x, torch.fx.Node):
         return False
     if x.target is ATEN.scalar_tensor.default:
-        return x.args[0] == -math.inf
-    return x.target is ATEN.full.default and x.args[1] == -math.inf
+        return bool(x.args[0] == -math.inf)
+    return x.target is ATEN.full.default and bool(x.args[1] == -math.inf)
 
 
 __all__ = ["Change", "mask"]
