@@ -19,13 +19,22 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar, Token
+from contextvars import ContextVar, Token, copy_context
 from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
 
 from dlc_core.diag import CancelledError, DlcError, UsageError
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 STOP, LOOK = 1, 2
 """Bits of a stop word."""
+
+SECONDS_BETWEEN_CHECKPOINTS = 0.05
+"""In threads that wait."""
+
+Result = TypeVar("Result")
 
 _current: ContextVar[CancelToken | None] = ContextVar("dlc_cancel_token", default=None)
 
@@ -123,9 +132,55 @@ def checkpoint() -> None:
         token.check()
 
 
+def stoppable(work: Callable[[], Result]) -> Result:
+    """The result of `work`, which runs in another thread, with the context variables of this one.
+
+    For long native calls that release the interpreter lock: this thread has a checkpoint every 50 ms, and
+    Ctrl-C reaches it at once. Work that is left so runs to its end, and its result is dropped. The process
+    does not end before it. `work` must not need a lock that this thread holds.
+    """
+    results: list[Result] = []
+    errors: list[BaseException] = []
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            results.append(context.run(work))
+        except BaseException as error:  # noqa: BLE001  (the waiting thread raises it)
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="dlc-stoppable")
+    thread.start()
+    while thread.is_alive():
+        checkpoint()
+        thread.join(SECONDS_BETWEEN_CHECKPOINTS)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def awaited(done: Future[Result]) -> Result:
+    """The result of a future, with checkpoints while it is not done."""
+    ended = threading.Event()
+    done.add_done_callback(lambda _: ended.set())
+    while not ended.wait(SECONDS_BETWEEN_CHECKPOINTS):
+        checkpoint()
+    return done.result()
+
+
 def entered(token: CancelToken | None) -> AbstractContextManager[object]:
     """A context in which a token is current; None changes nothing."""
     return nullcontext() if token is None else token
 
 
-__all__ = ["LOOK", "STOP", "CancelToken", "checkpoint", "current", "entered"]
+__all__ = [
+    "LOOK",
+    "SECONDS_BETWEEN_CHECKPOINTS",
+    "STOP",
+    "CancelToken",
+    "awaited",
+    "checkpoint",
+    "current",
+    "entered",
+    "stoppable",
+]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dlc_core as dlc
-from dlc_core.cancel import CancelToken, checkpoint, current
+from dlc_core.cancel import CancelToken, awaited, checkpoint, current, stoppable
 from dlc_core.config import config
 from dlc_core.diag import CancelledError, LimitError, UsageError
-from dlc_core.graph.node import Function, Node, const_array, constant, param, post_order
+from dlc_core.graph.node import Function, Node, const_array, constant, param, post_order, rewrite
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.graph.fold_constants import FoldConstants
+from dlc_core.passes.lower.order import Work, better_order
 
 
 def module(body: Any, shape: tuple[int, ...] = (4,)) -> IRModule:
@@ -146,3 +148,26 @@ def test_sums_of_large_equal_integers_wrap_around() -> None:
     folded = const_array(FoldConstants().run(IRModule.of(made), PassContext())["main"].body.args[1])
     assert folded is not None
     assert folded.item() == np.array(3 << 31, np.int64).astype(np.int32)
+
+
+def test_waits_for_other_threads_stop() -> None:
+    end, token, never = threading.Event(), CancelToken(timeout=0.1), Future[None]()
+    with token, pytest.raises(CancelledError):
+        stoppable(lambda: end.wait(30))
+    end.set()
+    with CancelToken(timeout=0.1), pytest.raises(CancelledError):
+        awaited(never)
+    with CancelToken() as own:
+        assert stoppable(current) is own
+    with pytest.raises(ZeroDivisionError):
+        stoppable(lambda: 1 // 0)
+
+
+def test_rewrites_and_orders_stop() -> None:
+    body, steps = chain(100)["main"].body, [Work((), 4, 0), Work((), 4, 0), Work((0, 1), 4, 0)]
+    with CancelToken() as token:
+        token.cancel()
+        with pytest.raises(CancelledError):
+            rewrite(body, lambda old, args: None)
+        with pytest.raises(CancelledError):
+            better_order(steps)

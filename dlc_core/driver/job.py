@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dlc_core.cancel import awaited
 from dlc_core.decisions import CHOICES, DECISIONS, Choice, forced, parse_forced, scope
 from dlc_core.diag import (
     CancelledError,
@@ -191,10 +192,10 @@ class Job:
             packed = executor.submit(pack_weights, signature, constants)
             try:
                 artifact = self._emit(module, reload)
+                weights = awaited(packed)
             except BaseException:
                 constants.clear()  # the thread packs no further ones
                 raise
-        weights = packed.result()
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
         about[REQUEST] = self.request.record()

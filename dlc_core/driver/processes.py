@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from dlc_core.cancel import checkpoint
+from dlc_core.cancel import SECONDS_BETWEEN_CHECKPOINTS, checkpoint
 from dlc_core.config import config as settings
 from dlc_core.diag import CancelledError, LimitError
 from dlc_core.driver.kernel_cache import (
@@ -54,7 +54,6 @@ PATIENCE = (60.0, 10.0)
 """The time limit of forks after this process has run out of kernels: seconds, or a multiple of its own time,
 whichever is longer."""
 
-SECONDS_BETWEEN_CHECKPOINTS = 0.05
 
 _NUMBER = 4
 """Bytes of a kernel's number."""

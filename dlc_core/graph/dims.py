@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlc_core.arith.solve import is_solvable
+from dlc_core.cancel import checkpoint
 from dlc_core.graph.node import CALL, PARAM, Node, post_order
 from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import TensorType, symbols_of
@@ -37,6 +38,7 @@ def dims_required_by(n: Node) -> set[Var]:
     """The symbolic dims whose values are required to compute a node."""
     inner = post_order(n.attrs["function"].body) if n.op is CALL else (n,)
     found: set[Var] = set()
+    checkpoint()
     for each in inner:
         found.update(symbols_of(each.type))
         for arg in each.args:

@@ -413,6 +413,7 @@ def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Nod
     for old in post_order(root):
         if old in memo:
             continue
+        checkpoint()
         args = tuple(memo[arg] for arg in old.args)
         with only_spans(old.spans):
             new = visit(old, args)

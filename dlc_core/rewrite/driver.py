@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import PassError
 from dlc_core.graph.node import CONST, Function, Node, Op, node, spanned
 from dlc_core.rewrite.rule import Rule, by_root
@@ -51,6 +52,7 @@ class Rewriter:
             elif visited:
                 self._finish(current, stack)
             elif current not in memo:
+                checkpoint()
                 if current in self._active:
                     raise self._endless(
                         current, f"{self._active[current].name!r} produces the node that it rewrote"

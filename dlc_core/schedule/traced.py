@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast, get_type_hints
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import ScheduleError, UsageError
 from dlc_core.ir.expr import Var
 from dlc_core.ir.module import IRModule
@@ -154,6 +155,7 @@ def primitive(method: F) -> F:
         outermost = not self._active
         if not outermost:
             return method(self, *args, **options)
+        checkpoint()
         self._active = self._function_of(args, options)
         self._recorded = None
         program, working = self._program, self._working

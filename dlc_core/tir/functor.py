@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import UsageError
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import (
@@ -64,6 +65,7 @@ def stmts(root: Stmt) -> Iterator[Stmt]:
     work = [root]
     while work:
         stmt = work.pop()
+        checkpoint()
         yield stmt
         children = stmt.child_stmts()
         if children:
@@ -344,6 +346,7 @@ def _rebuild(root: Stmt, parts: Parts, stmt_fn: StmtFn | None) -> Stmt:
     work: list[tuple[Stmt, bool]] = [(root, False)]
     while work:
         stmt, expanded = work.pop()
+        checkpoint()
         children = stmt.child_stmts()
         if not expanded and children:
             work.append((stmt, True))

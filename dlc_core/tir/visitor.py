@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import CodegenError
 from dlc_core.tir.stmt import Alloc, Eval, For, If, Let, Seq, Stmt, Store, View, While
 
@@ -18,6 +19,7 @@ class StmtVisitor(ABC):
         or the values of a long straight-line program, may be nested thousands deep.
         """
         while True:
+            checkpoint()
             match stmt:
                 case Let():
                     stmt = self.visit_let(stmt)

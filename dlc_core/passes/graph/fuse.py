@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from dlc_core.cancel import checkpoint
 from dlc_core.decisions import Decision
 from dlc_core.diag import Span
 from dlc_core.graph.node import (
@@ -117,6 +118,7 @@ def _call(group: Group, members: Sequence[Node], built: dict[Node, Node], names:
     args: list[Node] = []
     spans: dict[Span, None] = {}
     for member in members:
+        checkpoint()
         for index, arg in enumerate(member.args):
             if arg in inner:
                 continue

@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
 
+from dlc_core.cancel import checkpoint
 from dlc_core.decisions import Decision
 from dlc_core.diag import UsageError
 from dlc_core.graph.node import CALL_PRIM, PARAM, Function, Node, post_order
@@ -223,6 +224,7 @@ def last_reads(steps: Steps, order: Sequence[Node]) -> dict[TensorRef, int]:
     """Return the last step that reads each tensor; for results, the number of steps."""
     last: dict[TensorRef, int] = {}
     for number, n in enumerate(order):
+        checkpoint()
         for arg in n.args:
             for tensor in tensors_of(arg):
                 last[steps.root(tensor)[0]] = number

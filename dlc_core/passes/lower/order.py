@@ -13,6 +13,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
+from dlc_core.cancel import checkpoint
 from dlc_core.graph.node import Node, post_order
 from dlc_core.passes.heuristics import MEMORY
 from dlc_core.support.record import record
@@ -176,6 +177,7 @@ def _beam(steps: Sequence[Work], readers: Sequence[Sequence[int]], width: int) -
     beam = [_Prefix(first, missing, _reader_counts(steps))]
     keys = [_key(number) for number in range(len(steps))]
     for _ in steps:
+        checkpoint()
         found: dict[int, _Next] = {}
         for index, prefix in enumerate(beam):
             for after in _continuations(steps, keys, prefix, index):

@@ -55,7 +55,7 @@ class LlvmCodegen:
             made = [joining.Part(kernel.code, kernel.old, name) for name, kernel in found.items()]
             code = joining.join_objects([joining.Part(_rest_object(rest, *machine, level)), *made])
         if code is None:
-            code = engine.compile_ir(text, *machine, opt=level)
+            code = engine.compile_ir(text, *machine, opt=level, apart=True)
         metadata = unit.metadata_of(cpu, level)
         if names:
             needed, texts = foreign.check_module(names, cpu)
@@ -105,7 +105,7 @@ def _rest_object(text: str, triple: str, cpu: str, features: str, level: int) ->
     """
 
     def make() -> bytes:
-        return engine.compile_ir(text, triple, cpu, features, opt=level)
+        return engine.compile_ir(text, triple, cpu, features, opt=level, apart=True)
 
     stamp = binding.installed()
     key = f"{stamp}\n{triple} {cpu} {features} {level}\n{text}"

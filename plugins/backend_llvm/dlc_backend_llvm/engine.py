@@ -1,6 +1,7 @@
 """Compile LLVM IR to object code, and load object code into this process.
 
-    compile_ir(text, triple="", cpu="", features="", *, opt=2, reloc="pic", jit=False, passes="") -> bytes
+    compile_ir(text, triple="", cpu="", features="", *, opt=2, reloc="pic", jit=False, passes="", apart=False)
+        -> bytes
     assemble(text, triple="", cpu="", features="", *, opt=2, passes="") -> str      assembly listing
     optimise(text, passes, ...) -> str                                             IR after a pass pipeline
     engine() -> Engine                                        the one engine of this process
@@ -35,10 +36,14 @@ from dlc_backend_llvm.loaded import Loaded
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.symbols import find_symbol
 from dlc_backend_llvm.triples import GPU_ARCHITECTURES, full_triple, normal_arch
+from dlc_core.cancel import stoppable
 from dlc_core.diag import CodegenError, UsageError
 
 _SPEED = {"O1": 1, "O2": 2, "O3": 3}
 _CONTEXT_LINES = 3
+
+LONG = 1 << 15
+"""The least length of a text that may take more than some 50 ms; a thread takes some 0.1 ms."""
 
 
 def compile_ir(
@@ -51,18 +56,25 @@ def compile_ir(
     reloc: str = "pic",
     jit: bool = False,
     passes: str = "",
+    apart: bool = False,
 ) -> bytes:
     """Compile LLVM IR to the bytes of an object file.
 
     `opt` is the code generator's level, 0 to 3. `reloc` is "pic" or "default". `jit` means that the object is
     only used by `Engine.load`. Raises CodegenError, which shows the lines, if LLVM's parser or verifier
-    refuses the IR.
+    refuses the IR. `apart`: a long text is compiled in another thread, so that tokens and Ctrl-C
+    stop the wait for it. The caller must not hold `LOCK`.
     """
-    with LOCK, _prepared(text, triple, cpu, features, opt, reloc, jit, passes) as (module, machine):
-        try:
-            return bytes(machine.emit_object(module))
-        except RuntimeError as error:
-            raise CodegenError("LLVM cannot generate code for this module", why=str(error).strip()) from error
+
+    def compiled() -> bytes:
+        with LOCK, _prepared(text, triple, cpu, features, opt, reloc, jit, passes) as (module, machine):
+            try:
+                return bytes(machine.emit_object(module))
+            except RuntimeError as error:
+                what = "LLVM cannot generate code for this module"
+                raise CodegenError(what, why=str(error).strip()) from error
+
+    return stoppable(compiled) if apart and len(text) >= LONG else compiled()
 
 
 def assemble(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import DlcError, ModelError, Span, TypeInferenceError, UnsupportedError
 from dlc_core.graph.node import Node, spanned
 from dlc_core.ir.types import TupleType, symbols_of
@@ -56,6 +57,7 @@ class Scope(Frame):
 
     def _run(self, nodes: Iterable[NodeDef]) -> None:
         for node in nodes:
+            checkpoint()
             self.session.budget -= 1
             if self.session.budget < 0:
                 raise ModelTooLarge

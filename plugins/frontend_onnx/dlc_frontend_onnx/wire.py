@@ -15,6 +15,8 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from dlc_core.cancel import checkpoint
+
 if TYPE_CHECKING:
     import onnx
 
@@ -96,6 +98,7 @@ def _scan(data: memoryview, start: int, end: int, kind: str, depth: int, cuts: C
     kept = start
     at = start
     while at < end:
+        checkpoint()
         tag, at = _varint(data, at, end)
         cuts.fields_left -= 1
         if at < 0 or cuts.fields_left < 0:

@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.node import Node, constant, spanned
 from dlc_core.ir.conditions import Condition, holding
@@ -80,6 +81,7 @@ class Importer:
         given = iter(inputs)
         result = None
         for node in self.module.graph.nodes:
+            checkpoint()
             if node.op == "placeholder":
                 self.values[node] = next(given)
             elif node.op == "get_attr":

@@ -20,6 +20,7 @@ from dlc_backend_llvm import engine
 from dlc_backend_llvm.cpu import HostCpu
 from dlc_backend_llvm.emit.kernel import emit_function
 from dlc_backend_llvm.emit.unit import Part, Unit
+from dlc_core.cancel import checkpoint
 from dlc_core.ir.module import IRModule
 from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.stmt import PrimFunc
@@ -59,13 +60,14 @@ class Kernel(NamedTuple):
 
 def encode_kernel(func: PrimFunc, cpu: HostCpu, opt: int) -> bytes:
     """Emit a kernel and compile it, if `cpu` is a machine whose objects can be joined."""
+    checkpoint()
     unit = Unit(cpu)
     emit_function(unit, func)
     part = unit.part()
     unit.functions[-1] = unit.functions[-1].replace("define internal", "define hidden", 1)
     code = b""
     if _is_joined(cpu):
-        code = engine.compile_ir(unit.text(), cpu.triple, cpu.cpu, cpu.features, opt=opt)
+        code = engine.compile_ir(unit.text(), cpu.triple, cpu.cpu, cpu.features, opt=opt, apart=True)
     head = json.dumps({"name": func.name, "part": part}).encode()
     return len(head).to_bytes(_LENGTH, "little") + head + code
 
