@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dlc_core.arith import Analyzer
+from dlc_core.cancel import checkpoint
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.graph.data_dims import data_dims
 from dlc_core.graph.dims import CONDITIONS
@@ -282,6 +283,7 @@ class Emitter:
         if n in self.controls:
             return self._control(n)
         func: PrimFunc = self.module[n.attrs["symbol"]]
+        checkpoint()
         repack: Mapping[int, IndexMap] = func.attrs.get(REPACK, {})
         tensors = [tensor for arg in n.args for tensor in tensors_of(arg)]
         for (value, _), param in zip(tensors, func.buffers, strict=False):

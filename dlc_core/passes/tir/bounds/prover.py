@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dlc_core.arith import Analyzer
+from dlc_core.cancel import checkpoint
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
@@ -139,6 +140,7 @@ class Prover:
         self.proof.proved += len(self.proved)
         if self.unproved:
             for stmt, fact in with_facts(self.func.body):
+                checkpoint()
                 self._by_facts(stmt, fact)
             for group, members in self.groups.items():
                 self._group(group, members)
