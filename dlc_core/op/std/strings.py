@@ -5,8 +5,6 @@ Strings are compared by code points. Gather, reshape, concatenation and similar 
 
 from __future__ import annotations
 
-import importlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +27,7 @@ from dlc_core.op.declare import (
     tensor_types,
 )
 from dlc_core.op.infer import Attrs, broadcast_dims, check_dtype, check_rank, fail, of_input
+from dlc_core.op.std.patterns import complaint, matcher
 
 TEXT = ("string",)
 _INT64 = DType("int64")
@@ -179,10 +178,9 @@ TEXT_SPLIT = op(
 
 
 def _check_pattern(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise fail(f"the pattern {pattern[:80]!r} is no regular expression: {error}") from None
+    found = complaint(pattern)
+    if found is not None:
+        raise fail(*found)
 
 
 def _tokens_infer(x: TensorType, attrs: Attrs) -> Type:
@@ -194,7 +192,7 @@ def _tokens_infer(x: TensorType, attrs: Attrs) -> Type:
     return TensorType((*x.shape, attrs["max_tokens"]), STRING)
 
 
-def _split_between(text: str, separator: re.Pattern[str]) -> Iterator[str]:
+def _split_between(text: str, separator: Any) -> Iterator[str]:
     """The texts between the matches. Empty matches do not separate."""
     begin = 0
     for found in separator.finditer(text):
@@ -209,8 +207,8 @@ def _tokens_reference(
 ) -> NDArray:
     found = []
     for text in x.flat:
-        parts = [each.group() for each in re.finditer(token, text)] if token else [text]
-        for separator in map(re.compile, separators):
+        parts = [each.group() for each in matcher(token).finditer(text)] if token else [text]
+        for separator in map(matcher, separators):
             parts = [piece for part in parts for piece in _split_between(part, separator)]
         found.append([part for part in parts if len(part) >= max(min_length, 1)])
     if ends and any(found):
@@ -245,30 +243,14 @@ TEXT_TOKENS = op(
 )  # fmt: skip
 
 
-def _matcher(pattern: str) -> Any:
-    """A pattern compiled by RE2, whose matching takes linear time, if it is installed (the extra `texts`) and
-    has the syntax. Else by Python, whose matching may take exponential time.
-    """
-    try:
-        linear = importlib.import_module("re2")
-    except ImportError:
-        return re.compile(pattern)
-    options = linear.Options()
-    options.log_errors = False
-    try:
-        return linear.compile(pattern, options)
-    except linear.error:
-        return re.compile(pattern)
-
-
 def _match_infer(x: TensorType, attrs: Attrs) -> TensorType:
     _check_pattern(attrs["pattern"])
     return x.with_dtype("bool")
 
 
 def _match_reference(x: NDArray, *, pattern: str) -> NDArray:
-    matcher = _matcher(pattern)
-    return _each(x, "bool", lambda text: matcher.fullmatch(text) is not None)
+    full = matcher(pattern).fullmatch
+    return _each(x, "bool", lambda text: full(text) is not None)
 
 
 TEXT_MATCH = op(
