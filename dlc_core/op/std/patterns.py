@@ -24,7 +24,7 @@ re2: Any = lazy("re2")
 AMBIGUOUS = 3
 """The most parts of a pattern for Python that match in several ways; its time grows with this power."""
 ASCII, OTHERS = 128, 128
-"""Characters that are told apart; all others count as one."""
+"""The number of characters with sets of their own; all others count as one."""
 _ALL = frozenset(range(ASCII + 1))
 _REFERENCES = ("GROUPREF", "GROUPREF_EXISTS", "ASSERT", "ASSERT_NOT")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
