@@ -251,7 +251,7 @@ class Config:
         1 << 40,
         "The most bytes of one tensor, of all constants, and of the scratch memory of a model.",
         minimum=1,
-        maximum=1 << 46,
+        maximum=1 << 50,
     )
     max_seconds = Knob[float | None](
         "max_seconds", float, None, "The most seconds of a compile; unset is no limit.", minimum=0.001

@@ -10,7 +10,8 @@ import pytest
 from dlc_frontend_onnx.testing.compare import model_of
 
 import dlc_core as dlc
-from dlc_core.diag import ModelError, RuntimeFailure
+from dlc_core.config import config
+from dlc_core.diag import LimitError, ModelError, RuntimeFailure
 
 SIDE = 1 << 23
 """Elements along an axis. A square of float32 with this side exceeds every address space."""
@@ -45,7 +46,8 @@ def test_results_larger_than_memory(op: str, fed: bool, target: str) -> None:
     inputs, attributes = CASES[op]
     given = [k for k, array in enumerate(inputs) if array is not None] if fed else []
     model, feeds = model_of(op, inputs, domain="", imported=18, version=18, fed=given, **attributes)
-    exe = dlc.compile(model, target, cache=False)
+    with config.override(max_bytes=1 << 50):
+        exe = dlc.compile(model, target, cache=False)
     begin = time.perf_counter()
     with pytest.raises(RuntimeFailure, match="memory") as caught:
         exe.run(feeds)
@@ -57,9 +59,20 @@ def test_the_node_is_named() -> None:
     model, feeds = model_of("RandomNormal", [], domain="", imported=18, version=18, shape=[SIDE, SIDE])
     model.graph.node[0].name = "noise"
     for target in ("reference", "llvm"):
-        with pytest.raises(RuntimeFailure, match="'noise'") as caught:
+        with (
+            config.override(max_bytes=1 << 50),
+            pytest.raises(RuntimeFailure, match="'noise'") as caught,
+        ):
             dlc.compile(model, target, cache=False).run(feeds)
         assert "2.621e+05 GiB" in str(caught.value)
+
+
+def test_sizes_beyond_the_limit_are_refused() -> None:
+    model, _ = model_of("RandomNormal", [], domain="", imported=18, version=18, shape=[SIDE, SIDE])
+    model.graph.node[0].name = "noise"
+    with pytest.raises(LimitError, match="DLC_MAX_BYTES") as refused:
+        dlc.compile(model, "reference", cache=False)
+    assert "'noise'" in str(refused.value)
 
 
 def test_more_elements_than_int64() -> None:
