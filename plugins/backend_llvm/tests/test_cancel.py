@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -92,9 +92,20 @@ def signalled(exe: Any, x: Any) -> float:
     return time.perf_counter() - at[0]
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Python's handler of SIGINT. Processes that pytest starts ignore the signal."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals are of the main thread"
 )
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_interrupts_stop_a_call_also_after_another_handler(threads: int) -> None:
     exe, x = built(64, threads), np.ones(64, np.float32)
