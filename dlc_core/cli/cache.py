@@ -113,7 +113,8 @@ def cache(
     sizes = {name: sum(file.size for file in found) for name, found in files.items()}
     total = sum(entry.size for entry in entries)
     if (action in (Action.explain, Action.share)) != (model is not None):
-        raise UsageError("`dlc cache explain` and `share` need a model, and the other actions take none")
+        wants = "takes no model" if model is not None else "needs a model"
+        raise UsageError(f"`dlc cache {action.value}` {wants}")
     if model is not None:
         source = read_module(model) if model.suffix == SCRIPT else model
         options: dict[str, Any] = {
