@@ -91,6 +91,7 @@ def _others_wait() -> bool:
     none of a function that it calls. Monitors of progress bars are such threads.
     """
     frames = sys._current_frames()
+    del frames[threading.get_ident()]  # it refers to this dict: the cycle would keep all callers' values
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     return all(_waits(frames.get(thread.ident or 0)) for thread in others)
 
