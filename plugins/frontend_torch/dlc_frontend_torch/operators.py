@@ -56,6 +56,8 @@ dtypes. With torch {torch}:
 
 {totals}
 
+<!-- not run: it takes half an hour -->
+
 ```bash
 python -m dlc_frontend_torch.score --limit 1 --json score.jsonl \\
     --summary plugins/frontend_torch/dlc_frontend_torch/score/recorded.json
