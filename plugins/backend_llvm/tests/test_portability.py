@@ -53,7 +53,7 @@ FACTS = {
 }
 """Vector bits, vector registers, those available for values of a program, FMA."""
 
-HARMLESS = {"memcpy", "memset", "clock_gettime", "dlc_parallel_for"}
+HARMLESS = {"memcpy", "memset", "clock_gettime", "dlc_parallel_for", "dlc_stop_word", "dlc_stop_look"}
 
 
 class Map(nn.Module):
