@@ -53,7 +53,8 @@ FACTS = {
 }
 """Vector bits, vector registers, those available for values of a program, FMA."""
 
-HARMLESS = {"memcpy", "memset", "clock_gettime", "dlc_parallel_for", "dlc_stop_word", "dlc_stop_look"}
+STOPS = {f"dlc_stop_{name}" for name in ("word", "look", "enter")}
+HARMLESS = {"memcpy", "memset", "clock_gettime", "dlc_parallel_for"} | STOPS
 
 
 class Map(nn.Module):
