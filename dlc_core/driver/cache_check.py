@@ -106,16 +106,20 @@ def _reason(error: OSError) -> str:
     return error.why if isinstance(error, NotPrivateError) else (error.strerror or str(error)).lower()
 
 
+def _missing(target: Path, folder: int | None) -> str:
+    """The problem of a file that describes `target`; other problems of `target` are reported as its own."""
+    try:
+        os.close(open_private(target, folder))
+    except FileNotFoundError:
+        return f"{target.name} is missing"
+    except OSError:
+        pass
+    return ""
+
+
 def _artefact_problem(path: Path, folder: int | None) -> str:
     if path.suffix == MARK:
-        target = path.with_suffix(SUFFIX)
-        try:
-            os.close(open_private(target, folder))
-        except FileNotFoundError:
-            return f"{target.name} is missing"
-        except OSError:  # it has a problem of its own
-            pass
-        return ""
+        return _missing(path.with_suffix(SUFFIX), folder)
     if path.suffix != SUFFIX:
         return UNKNOWN
     try:
@@ -128,14 +132,7 @@ def _artefact_problem(path: Path, folder: int | None) -> str:
 
 def _library_problem(path: Path, folder: int | None) -> str:
     if path.name.endswith(SUM):
-        target = path.with_name(path.name.removesuffix(SUM))
-        try:
-            os.close(open_private(target, folder))
-        except FileNotFoundError:
-            return f"{target.name} is missing"
-        except OSError:  # it has a problem of its own
-            pass
-        return ""
+        return _missing(path.with_name(path.name.removesuffix(SUM)), folder)
     try:
         expected = read_private(path.with_name(path.name + SUM), folder)
     except FileNotFoundError:
