@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dlc_core.diag import CancelledError, DlcError
+from dlc_core.diag import DlcError
 from dlc_core.runtime.call.arrays import is_plain
 from dlc_core.runtime.call.checked import (
     PLANS,
@@ -94,16 +94,11 @@ class InPlace(Checked):
             self._run(buffers, scalars, threads)
             if self._has_checks:
                 self.raise_recorded(arena[0])
-        except CancelledError:
+        except BaseException as error:
             self.clear_record(arena[0])
-            raise
-        except DlcError:
-            raise
-        except Exception as error:
+            if isinstance(error, DlcError) or not isinstance(error, Exception):
+                raise
             raise device_failure(self._device, error) from error
-        except BaseException:
-            self.clear_record(arena[0])
-            raise
         finally:
             self._arenas.append(arena)
 

@@ -101,7 +101,7 @@ class Checked:
         return memory
 
     def clear_record(self, scratch: Host) -> None:
-        """Clear the record of failed checks after a call that was cancelled."""
+        """Clear the record of failed checks after a call that has failed or was stopped."""
         if self.signature.sites:
             scratch[:RECORD_BYTES] = 0
 
