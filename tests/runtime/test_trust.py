@@ -51,6 +51,7 @@ def test_a_file_from_elsewhere_needs_trust(somebody_else):
         dlc.open(path)
     assert "trust=True" in caught.value.hint
     assert "dlc did not write it" in str(caught.value)
+    assert "this user has saved no file yet" in str(caught.value)
     opened = dlc.open(path, trust=True)
     assert opened.report["vouched"] == "trust=True"
     np.testing.assert_array_equal(opened(X), exe(X))

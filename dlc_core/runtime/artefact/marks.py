@@ -54,6 +54,8 @@ def key_problem() -> str:
         return ""
     try:
         read_private(_path())
+    except FileNotFoundError:
+        return "this user has saved no file yet"
     except (OSError, RuntimeError) as error:
         return getattr(error, "strerror", None) or str(error)
     return f"{_path()} is malformed"
