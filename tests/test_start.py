@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from dlc_core.support.lazy import lazy
 
 IMPORT = """
 import sys
@@ -112,3 +115,11 @@ def test_opening_a_saved_model_imports_no_other_backend(folder):
 def test_importing_compiles_few_dataclasses(folder):
     run('import dlc_core as dlc; dlc.compile("model.onnx").save("model.dlc")', folder)
     assert int(run(DATACLASSES, folder)[0]) <= 4  # those of the hooks, which import nothing of the core
+
+
+def test_proxies_of_absent_modules_can_be_inspected():
+    """doctest does so with all values of a module."""
+    absent = lazy("a_package_that_does_not_exist")
+    assert inspect.unwrap(absent) is absent
+    with pytest.raises(ModuleNotFoundError):
+        _ = absent.compile

@@ -31,6 +31,8 @@ class _Lazy(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__wrapped__":  # `inspect.unwrap` asks all values; a module wraps nothing
+            raise AttributeError(name)
         return getattr(importlib.import_module(self.__name__), name)
 
 
