@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -100,7 +100,12 @@ class Worker:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
             return None
-        return json.loads(line) if line else None
+        if line:
+            return json.loads(line)
+        # The pipe closes before the status of the process can be read.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return None
 
     def _read(self) -> None:
         assert self._process.stdout is not None
