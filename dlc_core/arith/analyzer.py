@@ -19,7 +19,7 @@ from dlc_core.arith.poly import (
     sub,
     times,
 )
-from dlc_core.arith.prove import DEPTH_PROVE
+from dlc_core.arith.prove import DEPTH_PROVE, QUERY_STEPS
 from dlc_core.arith.simplify import Simplifier
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import INDEX
@@ -135,6 +135,7 @@ class Analyzer(Simplifier):
 
     def prove(self, cond: ExprLike) -> bool:
         """Whether the condition is proved to hold for all values. False may also mean "not known"."""
+        self._query_left = QUERY_STEPS
         return self._prove(self._expr(as_expr(cond)))
 
     def _prove(self, e: Expr) -> bool:
@@ -157,6 +158,7 @@ class Analyzer(Simplifier):
 
     def prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
         """Whether a and b are proved to be equal for all values."""
+        self._query_left = QUERY_STEPS
         left, right = as_expr(a), as_expr(b)
         if left is right:
             return True
@@ -175,6 +177,7 @@ class Analyzer(Simplifier):
         variables. They may be loose if variables occur together in non-affine terms. None if there is no
         finite bound.
         """
+        self._query_left = QUERY_STEPS
         if not isinstance(variables, Mapping):
             return symbolic_bounds(self, self._poly(_index(expr)), variables)
         with self.scope():

@@ -60,6 +60,12 @@ class Logic(Pairs):
         """The negation of a simplified condition."""
         if isinstance(e, Const):
             return _truth(not e.value)
+        found = self._memo.negations.get(e)
+        if found is None:
+            found = self._memo.negations[e] = self._negated(e)
+        return found
+
+    def _negated(self, e: Expr) -> Expr:
         if isinstance(e, Unary) and e.op == "not":
             return e.a
         if isinstance(e, Binary) and e.op in COMPARE and _is_index(e):

@@ -40,6 +40,10 @@ STEPS = {DEPTH_SIMPLIFY: 40, DEPTH_PROVE: 600}
 The depths and the steps decide only what is proved, never what is true: an unproved bound costs a check, and
 an unproved condition is kept.
 """
+QUERY_STEPS = 20_000
+"""Goals that all proofs of one query may try together: the simplification of one expression may need many.
+Further goals are proved by intervals alone. Queries about ordinary programs take at most some thousands.
+"""
 
 _BINARY = {
     "add": iv.add,
@@ -62,6 +66,9 @@ class Prover(State):
         self._case_facts: list[Poly] = []
         """Facts that hold in the case that is being proved."""
         self._steps_left: int | None = None
+        self._query_left = QUERY_STEPS
+        self.steps = 0
+        """Goals tried so far, by all queries. Long goals count more than once."""
 
     # Intervals.
 
@@ -145,15 +152,18 @@ class Prover(State):
         if high < 0 or depth <= 0 or (len(p) == 1 and ONE in p):
             return False
         if self._steps_left is None:
-            self._steps_left = STEPS.get(depth, 40)
+            self._steps_left = min(STEPS.get(depth, 40), self._query_left)
             try:
                 return self._nonneg(p, depth)
             finally:
                 self._steps_left = None
         # A step costs more for a longer goal, because it has more cases, and each case is long.
-        self._steps_left -= 1 + len(p) ** 2 // 256
+        cost = 1 + len(p) ** 2 // 256
+        self._steps_left -= cost
         if self._steps_left < 0:
             return False
+        self._query_left -= cost
+        self.steps += cost
         if self._case_facts:
             return self._nonneg_by_steps(p, depth)
         key = (poly_key(p), depth)

@@ -18,6 +18,7 @@ from dlc_core.arith.poly import (
     shifted,
     times,
 )
+from dlc_core.arith.prove import QUERY_STEPS
 from dlc_core.arith.rules import candidates, instantiate, match
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
@@ -103,6 +104,8 @@ class Simplifier(MinMax):
 
     def _enter(self, e: Expr) -> None:
         """Limit the recursion: at MAX_DEPTH, operands are simplified before their users."""
+        if not self._depth:
+            self._query_left = QUERY_STEPS
         self._depth += 1
         if self._depth % MAX_DEPTH:
             return

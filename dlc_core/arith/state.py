@@ -27,6 +27,9 @@ class Memo:
     polys: dict[Expr, Poly] = field(default_factory=dict)
     exprs: dict[Expr, Expr] = field(default_factory=dict)
     bounds: dict[Expr, Interval] = field(default_factory=dict)
+    negations: dict[Expr, Expr] = field(default_factory=dict)
+    """Negations of simplified conditions. Nested conditions share operands, so that a search without memo
+    takes exponential time."""
     nonneg: dict[tuple[frozenset[tuple[tuple[Expr, ...], int]], int], bool] = field(default_factory=dict)
 
 

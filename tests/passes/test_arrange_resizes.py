@@ -70,6 +70,13 @@ def test_symbolic_sizes_are_left_alone():
     assert ops(after) == ops(before)
 
 
+def test_symbolic_sizes_are_separated_if_a_result_reads_too_many_elements():
+    """Cubic along four axes reads 256 elements for each result."""
+    sizes = [Var(name) for name in "abcd"]
+    _, after = arranged(*resized(tuple(sizes), (1, 1, 3, 3), axes=(0, 1, 2, 3), mode="cubic"))
+    assert [axes for _, axes in ops(after)] == [(3,), (2,), (1,), (0,)]
+
+
 def test_each_axis_is_a_kernel_with_what_follows():
     x, body = resized((1, 2, 4, 5), (8, 10), mode="linear")
     _, after = arranged(x, std.relu(body))

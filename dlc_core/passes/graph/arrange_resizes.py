@@ -32,6 +32,10 @@ from dlc_core.support.record import record
 RESIZE, TRANSPOSE = OPS["resize"], OPS["transpose"]
 x = var("x")
 _DTYPES = ("float32", "float64")
+MAX_TAPS = 64
+"""Elements that one result may read, cubic along three axes. Lowering writes out every read, so more of them
+would make long programs.
+"""
 
 
 def _grows(match: Match) -> bool:
@@ -50,7 +54,8 @@ def _transposed_before(match: Match) -> Node:
 
 
 def _is_cheaper(match: Match) -> bool:
-    """Whether one axis after the other reads fewer elements; False for symbolic sizes.
+    """Whether one axis after the other reads fewer elements. With symbolic sizes, only a result of more than
+    `MAX_TAPS` elements is separated.
 
     Values in between are rounded to the dtype of the result, which is exact enough from 32 bits on.
     """
@@ -60,6 +65,8 @@ def _is_cheaper(match: Match) -> bool:
     taps, moved = TAPS[node.attrs["mode"]], moved_axes(node.tensor_type, node.attrs, source.shape)
     if len(moved) < 2 or taps == 1:
         return False
+    if taps ** len(moved) > MAX_TAPS:
+        return True
     shape = list(source.tensor_type.static_shape() or ())
     result = node.tensor_type.static_shape()
     if not shape or result is None:
@@ -124,6 +131,7 @@ RULES = (
             _example((1, 2, 3, 4), (2, 3), (6, 9), mode="linear"),
             _example((1, 2, 3, 4), (-1, -2), (9, 6), scales=(2.25, 2.0), mode="linear"),
             _example((1, 4, 5, 2), (1, 2), (5, 7), mode="cubic", coordinates="align_corners"),
+            _example((2, 1, 3, 2), (0, 1, 2, 3), (1, 2, 2, 3), mode="cubic"),
             _example((2, 3, 4, 1, 3), (0, 2, 3, 4), (2, 6, 2, 6), mode="linear", coordinates="asymmetric"),
         ),
         dtypes=_DTYPES,

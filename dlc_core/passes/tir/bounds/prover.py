@@ -52,6 +52,12 @@ from dlc_core.tir.stmt import Block, Eval, For, If, Let, PrimFunc, Stmt, Store, 
 from dlc_core.tir.tensor_copy import tensor_copy_of
 
 _TRUE = logical_and()
+MAX_STEPS = 200_000
+"""Goals that the proofs of one program may try together. Further accesses have no proof and are checked.
+
+It limits the time for programs with hundreds of accesses whose proofs fail. Ordinary programs take some
+thousands.
+"""
 Bytes = tuple[Expr, Expr]
 """A range of bytes: begin and end."""
 
@@ -311,6 +317,8 @@ class Prover:
 
     def _index_is_inside(self, fact: Fact | None, access: Access, index: Expr, dim: Expr) -> Expr | None:
         """Return true if 0 <= index < dim in all accessed lanes, a sufficient condition on sizes, or None."""
+        if self._is_exhausted():
+            return None
         among = {cond.dtype.lanes for cond, _ in access.guards} - {1}
         lanes = index.dtype.lanes
         if lanes == 1 and not among:
@@ -339,6 +347,8 @@ class Prover:
         low, high = self.ranges.of(index)
         if low >= 0 and high < self.ranges.of(dim)[0]:
             return _TRUE
+        if self._is_exhausted():
+            return None
         return self._sufficient(
             self.facts.at(fact), self.facts.variables(fact), self.facts.conditions(fact), index, dim
         )
@@ -350,6 +360,10 @@ class Prover:
         if goal.is_between(index.astype(INDEX), dim.astype(INDEX)):
             return _TRUE
         return goal.sufficient[-1] if goal.sufficient else None
+
+    def _is_exhausted(self) -> bool:
+        """Whether the proofs of this program have tried too many goals. Then nothing more is proved."""
+        return self.facts.analyzer.steps + self.facts.dims.steps > MAX_STEPS
 
     def _goal(self, az: Analyzer, variables: Sequence[Var], conds: Sequence[Expr]) -> Goal:
         sizes = frozenset(self.func.scalars)
@@ -407,6 +421,8 @@ class Prover:
             self.proof.open.append(Access(stmt, "passes", buffer, (), (), why, when))
 
     def _fits(self, fact: Fact | None, inner: Bytes, outer: Bytes) -> bool:
+        if self._is_exhausted():
+            return False
         (begin, end), (low, high) = inner, outer
         az = self.facts.at(fact)
         if (begin is low or az.prove(begin >= low)) and (end is high or az.prove(end <= high)):
