@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from dlc_core.arith import Analyzer
 from dlc_core.arith.interval import INF, Interval
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Binary, Const, Expr, Var, conjuncts, const, const_value, eq, free_vars, loads_in
+from dlc_core.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    Var,
+    conjuncts,
+    const,
+    const_value,
+    eq,
+    free_vars,
+    loads_in,
+    substitute,
+)
 from dlc_core.passes.tir.bounds.ranges import Ranges
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.support.record import record
+from dlc_core.tir.functor import child_stmts
 from dlc_core.tir.lanes import lane_of
 from dlc_core.tir.sizes import SIZES
-from dlc_core.tir.stmt import PrimFunc, Stmt
+from dlc_core.tir.stmt import Block, For, If, Let, PrimFunc, Stmt, While
 
 
 @record(frozen=True, eq=False)
@@ -259,4 +272,47 @@ def in_lane(expr: Expr, lane: Expr) -> Expr | None:
     return made if made.dtype.lanes == 1 else None
 
 
-__all__ = ["Fact", "FactAnalyzer", "Holds", "LoopRange", "Named", "in_lane"]
+def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
+    """Yield every statement with the facts at its position, in order of execution."""
+    work: list[tuple[Stmt, Fact | None]] = [(root, None)]
+    while work:
+        stmt, fact = work.pop()
+        yield stmt, fact
+        depth = 0 if fact is None else fact.depth + 1
+        inside: Fact | None = fact
+        match stmt:
+            case For():
+                if isinstance(stmt.extent, Const) and stmt.extent.value <= 0:
+                    continue  # unreachable
+                inside = LoopRange(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
+            case While():
+                inside = Holds(fact, depth, stmt.body, stmt.cond)
+            case Let():
+                inside = Named(fact, depth, stmt.body, stmt.var, stmt.value)
+            case If():
+                always = const_value(stmt.cond)
+                if stmt.orelse is not None and not always:
+                    work.append((stmt.orelse, Holds(fact, depth, stmt.orelse, stmt.cond, negated=True)))
+                if always is None or always:
+                    work.append((stmt.then, Holds(fact, depth, stmt.then, stmt.cond)))
+                continue
+            case Block():
+                inside = facts_in_block(stmt, fact)
+        work += [(child, inside) for child in reversed(child_stmts(stmt))]
+
+
+def facts_in_block(block: Block, fact: Fact | None) -> Fact | None:
+    """Return the facts inside a block: its axes equal their bindings, which are in their domains, and its
+    predicate holds.
+    """
+    values = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}
+    conds = [block.predicate] if const_value(block.predicate) is not True else []
+    for axis, value in zip(block.axes, block.values, strict=True):
+        fact = Named(fact, 0 if fact is None else fact.depth + 1, block, axis.var, value)
+        conds.append((value >= axis.dom.begin) & (value < axis.dom.begin + axis.dom.extent))
+    for cond in conds:
+        fact = Holds(fact, 0 if fact is None else fact.depth + 1, block, substitute(cond, values))
+    return fact
+
+
+__all__ = ["Fact", "FactAnalyzer", "Holds", "LoopRange", "Named", "facts_in_block", "in_lane", "with_facts"]

@@ -42,13 +42,13 @@ from dlc_core.ir.expr import (
     ramp,
     substitute,
 )
-from dlc_core.passes.tir.bounds.facts import Fact, FactAnalyzer, Holds, LoopRange, Named, in_lane
+from dlc_core.passes.tir.bounds.facts import Fact, FactAnalyzer, Holds, in_lane, with_facts
 from dlc_core.passes.tir.bounds.goals import Goal
 from dlc_core.passes.tir.bounds.ranges import Ranges
 from dlc_core.support.record import record
-from dlc_core.tir.functor import child_stmts, exprs_of, stmts
+from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.intrinsics import BULK, kernel_symbol, launch_symbol
-from dlc_core.tir.stmt import Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View, While
+from dlc_core.tir.stmt import Block, Eval, For, If, Let, PrimFunc, Stmt, Store, View
 from dlc_core.tir.tensor_copy import tensor_copy_of
 
 _TRUE = logical_and()
@@ -560,47 +560,4 @@ def _guarded_loads(
         work += [(child, guards) for child in e.children]
 
 
-def with_facts(root: Stmt) -> Iterator[tuple[Stmt, Fact | None]]:
-    """Yield every statement with the facts at its position, in order of execution."""
-    work: list[tuple[Stmt, Fact | None]] = [(root, None)]
-    while work:
-        stmt, fact = work.pop()
-        yield stmt, fact
-        depth = 0 if fact is None else fact.depth + 1
-        inside: Fact | None = fact
-        match stmt:
-            case For():
-                if isinstance(stmt.extent, Const) and stmt.extent.value <= 0:
-                    continue  # unreachable
-                inside = LoopRange(fact, depth, stmt.body, stmt.var, stmt.begin, stmt.extent)
-            case While():
-                inside = Holds(fact, depth, stmt.body, stmt.cond)
-            case Let():
-                inside = Named(fact, depth, stmt.body, stmt.var, stmt.value)
-            case If():
-                always = const_value(stmt.cond)
-                if stmt.orelse is not None and not always:
-                    work.append((stmt.orelse, Holds(fact, depth, stmt.orelse, stmt.cond, negated=True)))
-                if always is None or always:
-                    work.append((stmt.then, Holds(fact, depth, stmt.then, stmt.cond)))
-                continue
-            case Block():
-                inside = facts_in_block(stmt, fact)
-        work += [(child, inside) for child in reversed(child_stmts(stmt))]
-
-
-def facts_in_block(block: Block, fact: Fact | None) -> Fact | None:
-    """Return the facts inside a block: its axes equal their bindings, which are in their domains, and its
-    predicate holds.
-    """
-    values = {axis.var: value for axis, value in zip(block.axes, block.values, strict=True)}
-    conds = [block.predicate] if const_value(block.predicate) is not True else []
-    for axis, value in zip(block.axes, block.values, strict=True):
-        fact = Named(fact, 0 if fact is None else fact.depth + 1, block, axis.var, value)
-        conds.append((value >= axis.dom.begin) & (value < axis.dom.begin + axis.dom.extent))
-    for cond in conds:
-        fact = Holds(fact, 0 if fact is None else fact.depth + 1, block, substitute(cond, values))
-    return fact
-
-
-__all__ = ["Access", "Proof", "Prover", "extent_in_bytes", "facts_in_block", "prove", "with_facts"]
+__all__ = ["Access", "Proof", "Prover", "extent_in_bytes", "prove"]
