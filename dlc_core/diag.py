@@ -149,7 +149,9 @@ class ArtifactError(DlcError):
 
 
 class UntrustedError(ArtifactError):
-    """An artefact that neither this user nor the holder of a trusted key has written."""
+    """A file that can run code, and nobody vouches for it: an artefact that neither this user nor the holder
+    of a trusted key has written, or a model in a format whose readers run code.
+    """
 
 
 class RuntimeFailure(DlcError):

@@ -65,6 +65,9 @@ class Frontend(Declaration, Protocol):
     An optional method `digest(model, context)` returns a text that names the content of a model, such as a
     checksum of its files, without importing it, or None for a model whose content has no lasting name.
     Results of compiles are cached only for models with a digest; `dlc cache explain` says what lacks one.
+
+    An attribute `runs_files` that is True says that a file can make its reader run code, for example because
+    the reader unpickles. Then dlc reads files and bytes only with `trust=True`.
     """
 
     @property

@@ -11,8 +11,9 @@ import pytest
 from dlc_core import driver
 from dlc_core.config import config
 from dlc_core.diag import UsageError
-from dlc_core.driver import CompileRequest, digests
+from dlc_core.driver import CompileRequest, digests, shared_cache, signing
 from dlc_core.driver.cache import Store
+from dlc_core.support.private import objection
 from tests.test_cache import TENSOR, X, compiled, module
 
 pytest.importorskip("cryptography", reason="signatures need the package cryptography")
@@ -61,6 +62,23 @@ def test_signed_entries_are_copied_and_used(folders, public):
         assert entry.path.name == path.name
         assert entry.path.stat().st_mode & 0o777 == 0o600
         assert compiled(3.0).report["cache"] == "stored"
+
+
+def test_only_a_private_file_is_signed(folders, public, monkeypatch):
+    """Others may write the shared folder, so what lies there must not be signed."""
+    signed = []
+
+    def sign(path, key):
+        assert objection(path.parent.stat()) == ""
+        assert folders / "shared" not in path.parents
+        signed.append(path)
+        return signing.sign(path, key)
+
+    monkeypatch.setattr(shared_cache, "sign", sign)
+    path = shared()
+    assert len(signed) == 1
+    assert not signed[0].exists()
+    assert [file.name for file in (folders / "shared").iterdir()] == [path.name]
 
 
 def refused(folders, why):

@@ -28,6 +28,7 @@ from dlc_core.cli.options import (
     ShowProgress,
     TargetTexts,
     Threads,
+    Trust,
     compile_options,
     compile_seconds,
     executable,
@@ -59,6 +60,7 @@ def compile_model(
     decided: Decided = None,
     no_cache: NoCache = False,
     check_bounds: CheckBounds = False,
+    trust: Trust = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
@@ -87,7 +89,7 @@ def compile_model(
     options = compile_options(
         target, place, placement, threads, shapes, opt_level, precision, config, no_cache
     )
-    exe = executable(model, show_progress, **options)
+    exe = executable(model, show_progress, trust=trust, **options)
     if output.suffix == ARTEFACT:
         exe.save(output, library=library)
         files = [output]

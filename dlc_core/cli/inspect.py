@@ -27,6 +27,7 @@ from dlc_core.cli.options import (
     Rules,
     Shapes,
     TargetTexts,
+    Trust,
     console,
     overrides,
     parse_places,
@@ -91,6 +92,7 @@ def inspect(
     rule: Rules = None,
     disable: Disabled = None,
     decided: Decided = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Show a model's IR at any stage of its compile, its code, or the schedules of its kernels.
@@ -122,7 +124,7 @@ def inspect(
     context = driver.context_for(
         target or None, opt_level, config, place=parse_places(place), placement=placement
     )
-    module = read_module(model, parse_shapes(shape))
+    module = read_module(model, parse_shapes(shape), trust)
     if traces:
         print_schedules(
             schedules_of(run_until(module, context, after=ScheduleKernels.name)), function, as_json
@@ -148,6 +150,7 @@ def inspect(
                 opt_level=opt_level,
                 config=config,
                 cache=False,
+                trust=trust,
             )
             print(source_of(made.regions[function].artifact, form))
         else:

@@ -15,6 +15,7 @@ from dlc_core.cli.options import (
     Places,
     Shapes,
     TargetTexts,
+    Trust,
     parse_places,
     parse_shapes,
 )
@@ -61,6 +62,7 @@ def opt(
     placement: PlacementBy = "preference",
     shape: Shapes = None,
     opt_level: OptLevel = 3,
+    trust: Trust = False,
 ) -> None:
     """Run passes over a module and print the result.
 
@@ -78,7 +80,7 @@ def opt(
     if form not in IR_FORMS:
         raise UsageError(f"--form {form!r}", hint="one of " + ", ".join(IR_FORMS))
     context = driver.context_for(target or None, opt_level, place=parse_places(place), placement=placement)
-    module = read_module(model, parse_shapes(shape))
+    module = read_module(model, parse_shapes(shape), trust)
     stages = driver.pipelines(context.target, context)
     if pipeline in stages:
         earlier = list(stages)[: list(stages).index(pipeline)]

@@ -115,7 +115,8 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Run the native code of a `.dlc` file that this user did not write and no trusted key signed.",
+        help="Trust the author of the file: a `.dlc` file that this user did not write and no trusted key "
+        "signed, or a model in a format whose readers run code, such as `.pt2`.",
     ),
 ]
 CompileSource = Annotated[
@@ -286,7 +287,7 @@ def executable(model: Path, show: bool | None = None, **options: Any) -> Executa
             trust=options.get("trust", False),
             compile_source=options.get("compile_source", False),
         )
-    options = {name: value for name, value in options.items() if name not in ("trust", "compile_source")}
+    options = {name: value for name, value in options.items() if name != "compile_source"}
     source = read_module(model) if model.suffix == SCRIPT else model
     if isinstance(source, IRModule) and not source.of_kind(Function):
         if len(targets or ()) > 1 or place:

@@ -31,10 +31,12 @@ SCRIPT = ".py"
 IR_FORMS = ("script", "json")
 
 
-def read_module(path: Path, shapes: Mapping[str, Any] | None = None) -> IRModule:
-    """Read a model, or script text (`.py`) with its arrays in a `.npz` file of the same name."""
+def read_module(path: Path, shapes: Mapping[str, Any] | None = None, trust: bool = False) -> IRModule:
+    """Read a model, or script text (`.py`) with its arrays in a `.npz` file of the same name. `trust` is that
+    of `dlc.load`.
+    """
     if path.suffix != SCRIPT:
-        return driver.load(path, shapes=shapes)
+        return driver.load(path, shapes=shapes, trust=trust)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -96,6 +96,7 @@ def compile(  # noqa: A001  (the public name)
     watchers: Sequence[Any] = (),
     progress: Callable[[Progress], None] | None = None,
     cancel: CancelToken | None = None,
+    trust: bool = False,
     **reading: Any,
 ) -> Executable:
     """Compile a model for a target; None is this machine. The model is a path, bytes, a frontend's form, an
@@ -134,6 +135,9 @@ def compile(  # noqa: A001  (the public name)
 
     `cancel`: a token that stops the compile, which then raises CancelledError.
 
+    `trust`: the author of the file is trusted. Files that can make their reader run code, such as `.pt2`
+    files of PyTorch, are read only then.
+
     `reading`: further arguments of the model's frontend, such as `example_inputs`.  The cache is not used
     with them.
 
@@ -158,6 +162,7 @@ def compile(  # noqa: A001  (the public name)
         verify=verify,
         watchers=watchers,
         progress=progress,
+        trust=trust,
     )
     with entered(cancel), time_limit():
         if params or reading:

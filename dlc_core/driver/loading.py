@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.diag import UsageError
+from dlc_core.diag import UntrustedError, UsageError
 from dlc_core.driver.request import CompileRequest
 from dlc_core.ir.module import IRModule
 from dlc_core.plugin.registry import registry
@@ -32,6 +32,7 @@ def load(
     shapes: Mapping[str, Any] | None = None,
     importers: Sequence[Any] = (),
     taps: Sequence[str] = (),
+    trust: bool = False,
     **reading: Any,
 ) -> IRModule:
     """Read a model into an IRModule.
@@ -40,9 +41,10 @@ def load(
     and bounds dims: it maps the name of a dim to an int or to (low, high), where None is an open end, or the
     name of an input to its shape of ints, pairs, names and None.  `importers` import operators that the
     frontend does not know, in addition to those of plugins (hook `dlc_importers`).  `taps` are names of nodes
-    or values that become additional outputs.  `reading` are further arguments of the frontend, those that its
-    attribute `options` lists.  Raises ModelError for a malformed file, and UnsupportedError
-    with the names of all nodes that cannot be imported.
+    or values that become additional outputs.  `trust` allows frontends that run code of files, such as those
+    that unpickle, to read a file.  `reading` are further arguments of the frontend, those that its attribute
+    `options` lists.  Raises UntrustedError for a file that such a frontend would read without `trust`,
+    ModelError for a malformed file, and UnsupportedError with the names of all nodes that cannot be imported.
     """
     if isinstance(model, nodes.Function):
         model = IRModule.of(model)
@@ -54,6 +56,8 @@ def load(
         checks.check_module(model)
         return resize.with_shapes(model, shapes)
     reader = reader_of(model, frontend)
+    if not trust:
+        _check_harmless(reader, model)
     context: dict[str, Any] = {**reading, "shapes": dict(shapes or {})}
     if importers:
         context["importers"] = tuple(importers)
@@ -76,9 +80,23 @@ def requested(model: Any, request: CompileRequest, reading: Mapping[str, Any] | 
         shapes=request.shapes,
         importers=request.importers,
         taps=request.taps,
+        trust=request.trust,
         **(reading or {}),
     )
     return donating.donate(found, request.donate) if request.donate else found
+
+
+def _check_harmless(reader: Any, model: Any) -> None:
+    """Raise UntrustedError if the reader may run code of the file."""
+    if not getattr(reader, "runs_files", False) or not isinstance(model, (str, os.PathLike, bytes)):
+        return
+    what = "these bytes are" if isinstance(model, bytes) else f"{os.fspath(model)} is"
+    if isinstance(model, bytes) or Path(model).exists():
+        raise UntrustedError(
+            f"{what} not read without trust=True",
+            why=f"the frontend {reader.name!r} reads it by a library that runs code of hostile files",
+            hint="if you trust its author as you trust a program's: trust=True, or --trust",
+        )
 
 
 def reader_of(model: Any, name: str | None) -> Any:

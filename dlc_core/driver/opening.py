@@ -39,7 +39,8 @@ def open(  # noqa: A001  (the public name)
     accepted only if this user's dlc wrote it, if it has a signature of a trusted key, or with `trust=True`.
 
     No code of the file runs before the executable is called. `verify` also compares the weights with their
-    checksum, which reads all of them; for signed files and files that others can write this is always done.
+    checksum, which reads all of them; it matters with `trust=True` only, because it is always done for files
+    of this user and signed ones.
     `compile_source` allows a compiler of this machine to read a file that has source text instead of machine
     code; files of this user need no permission. The file is copied to memory, so it may be changed or removed
     afterwards. `mapped` maps it instead, so that processes share the memory of the weights: then the file may

@@ -66,7 +66,7 @@ class CompileRequest:
 
     Requests are equal if their parts are.  `record()` is JSON data, from which `of_record` makes a request
     with the same result, also in another process.  It leaves out what is of this process only: importers,
-    watchers, `progress` and the pass context.
+    watchers, `progress`, `trust` and the pass context.
     """
 
     targets: Targets
@@ -83,6 +83,8 @@ class CompileRequest:
     cache: bool | str | None = None
     watchers: tuple[Any, ...] = ()
     progress: Callable[[Progress], None] | None = None
+    trust: bool = False
+    """Whether frontends may read a file by a library that runs code of it."""
     pass_context: passes.PassContext | None = None
     """The pass context that was entered when the request was made."""
 
@@ -106,6 +108,7 @@ class CompileRequest:
         verify: str | None = None,
         watchers: Sequence[Any] = (),
         progress: Callable[[Progress], None] | None = None,
+        trust: bool = False,
     ) -> CompileRequest:
         """The request of these arguments of `dlc.compile`, completed by the settings and the pass context.
 
@@ -135,6 +138,7 @@ class CompileRequest:
             cache,
             watchers,
             progress,
+            trust,
             pass_context,
         )
 

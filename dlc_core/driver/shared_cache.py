@@ -13,15 +13,17 @@ shared file at any time. Its owner and mode do not matter.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
 
 from dlc_core.config import config
-from dlc_core.diag import DlcError, UsageError
+from dlc_core.diag import ArtifactError, DlcError, UsageError
 from dlc_core.driver.cache import SUFFIX, Store, cache_key
 from dlc_core.driver.key import portable_parts
 from dlc_core.driver.request import CompileRequest
@@ -97,21 +99,37 @@ def publish(
 
     `key` is the file of a private key; the default is that of `dlc keys new`. Raises UsageError if no shared
     cache is set or if there is no key, and ArtifactError if the file cannot be written.
+
+    The file is written and signed in a folder of this user, since others may write the shared one: what they
+    put there must not be signed.
     """
     shared = config.shared_cache
     if shared is None:
         raise UsageError("no shared cache is set", hint="set DLC_SHARED_CACHE to its folder")
     named = portable_parts(parts, request)
     path = shared / f"{cache_key(named)}{SUFFIX}"
+    with TemporaryDirectory(prefix="dlc-share-") as own:
+        signed = Path(own) / path.name
+        save(exe, signed, made_from=named, key=path.stem)
+        sign(signed, key)
+        with signed.open("rb") as file:
+            _write_new(path, file)
+    return path
+
+
+def _write_new(path: Path, source: BinaryIO) -> None:
+    """Copy an open file to a path, atomically. Raises ArtifactError."""
     temporary = temporary_of(path)
     try:
-        save(exe, temporary, made_from=named, key=path.stem)
-        sign(temporary, key)
-        temporary.replace(path)
+        with open(new_file(temporary, private=False), "wb") as copy:  # noqa: PTH123 (a descriptor)
+            shutil.copyfileobj(source, copy, _CHUNK)
+        replace_in(None, temporary, path)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ArtifactError(f"{path} cannot be written", why=why) from None
     finally:
         with suppress(OSError):
             temporary.unlink()
-    return path
 
 
 __all__ = ["RefusedEntryWarning", "fetch", "publish"]

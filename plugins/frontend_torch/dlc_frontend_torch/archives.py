@@ -34,7 +34,8 @@ def check_that_guards_are_known(path: Path, program: ExportedProgram) -> None:
         why=f"torch {saved or 'of an unknown version'} saved it, and torch {torch.__version__} read it; "
         "before 2.9, torch does not keep the conditions under which it chose branches, so calls with other "
         "sizes may give wrong results",
-        hint="export it with torch 2.9 or newer, or accept that: dlc.compile(path, unguarded=True)",
+        hint="export it with torch 2.9 or newer, or accept that: "
+        "dlc.compile(path, trust=True, unguarded=True)",
     )
 
 

@@ -20,6 +20,8 @@ class Torch:
     suffixes: tuple[str, ...] = (".pt2",)
     help: str = "PyTorch programs: torch.export.ExportedProgram, torch.nn.Module, .pt2 files"
     options: tuple[str, ...] = ("shapes", "importers", "example_inputs", "dynamic_shapes", "unguarded")
+    runs_files: bool = True
+    """torch unpickles parts of `.pt2` files, and evaluates text of them."""
 
     def load(self, model: Any, context: Mapping[str, Any] | None = None) -> Any:
         """The program as an `IRModule`; see `dlc_frontend_torch.exported.load`."""

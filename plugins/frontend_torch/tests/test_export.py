@@ -1,11 +1,16 @@
 """The interface of exported programs: names, bounds, changed buffers, files, errors."""
 
+import io
+import zipfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 import dlc_core as dlc
-from dlc_core.diag import ModelError, UnsupportedError, UsageError
+from dlc_core.cli.main import main
+from dlc_core.diag import ModelError, UnsupportedError, UntrustedError, UsageError
 
 
 class Model(torch.nn.Module):
@@ -79,7 +84,37 @@ def test_unknown_arguments_are_refused():
 def test_a_file_is_read(tmp_path):
     path = tmp_path / "m.pt2"
     torch.export.save(exported(), path)
-    assert len(dlc.compile(path).signature.outputs) == 4
+    assert len(dlc.compile(path, trust=True).signature.outputs) == 4
+
+
+class Hostile:
+    """A pickle that makes a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.mkdir, (self.path,)
+
+
+def test_a_hostile_file_runs_nothing_without_trust(tmp_path):
+    torch.export.save(exported(), tmp_path / "own.pt2")
+    made = tmp_path / "made"
+    pickled = io.BytesIO()
+    torch.save(Hostile(made), pickled)
+    path = tmp_path / "hostile.pt2"
+    with zipfile.ZipFile(tmp_path / "own.pt2") as own, zipfile.ZipFile(path, "w") as hostile:
+        for name in own.namelist():
+            is_sample = name.endswith("sample_inputs/model.pt")
+            hostile.writestr(name, pickled.getvalue() if is_sample else own.read(name))
+    for refused in (lambda: dlc.compile(path), lambda: dlc.load(str(path)), lambda: dlc.load(path)):
+        with pytest.raises(UntrustedError, match="not read without trust=True"):
+            refused()
+    assert main(["inspect", str(path)]) != 0
+    assert not made.exists()
+    with pytest.raises((ModelError, FileExistsError)):
+        dlc.load(path, trust=True)
+    assert made.exists()  # so the file is what this test is about
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text"])
@@ -89,7 +124,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
     data = {"cut": path.read_bytes()[:500], "empty": b"", "text": b"no archive at all"}[damage]
     path.write_bytes(data)
     with pytest.raises(ModelError, match="cannot be read"):
-        dlc.compile(path)
+        dlc.compile(path, trust=True)
 
 
 def test_missing_files_and_inputs_are_named(tmp_path):

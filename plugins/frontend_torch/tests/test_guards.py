@@ -118,7 +118,7 @@ def test_guards_of_sizes_are_checked(name, tmp_path):
 def test_guards_of_a_file_are_checked(tmp_path):
     program = torch.export.export(Multiple(), (ones(16, 3),), dynamic_shapes=({0: DYNAMIC},))
     torch.export.save(program, tmp_path / "m.pt2")
-    exe = dlc.compile(tmp_path / "m.pt2")
+    exe = dlc.compile(tmp_path / "m.pt2", trust=True)
     assert exe(np.ones((32, 3), np.float32)).shape == (32, 3)
     with pytest.raises(UsageError, match="is 24"):
         exe(np.ones((24, 3), np.float32))
@@ -217,7 +217,7 @@ def test_guards_are_not_executed_as_code(tmp_path):
     program._guards_code.append(f"open({str(tmp_path / 'made')!r}, 'w') is None")
     torch.export.save(program, tmp_path / "m.pt2")
     with pytest.raises(UnsupportedError, match="the guard open"):
-        dlc.compile(tmp_path / "m.pt2")
+        dlc.compile(tmp_path / "m.pt2", trust=True)
     assert not (tmp_path / "made").exists()
 
 
@@ -239,9 +239,9 @@ def test_a_file_without_guards_is_refused_unless_accepted(tmp_path):
     torch.export.save(program, tmp_path / "m.pt2")
     without_guards(tmp_path / "m.pt2", tmp_path / "old.pt2")
     with pytest.raises(UnsupportedError, match=r"(?s)no guards.*torch 2\.8\.0 saved it") as caught:
-        dlc.compile(tmp_path / "old.pt2")
+        dlc.compile(tmp_path / "old.pt2", trust=True)
     assert "unguarded=True" in caught.value.hint
-    exe = dlc.compile(tmp_path / "old.pt2", unguarded=True)
+    exe = dlc.compile(tmp_path / "old.pt2", trust=True, unguarded=True)
     assert exe(np.ones((24, 3), np.float32)).shape == (24, 3)
 
 
@@ -249,4 +249,4 @@ def test_a_file_without_guards_is_refused_unless_accepted(tmp_path):
 def test_a_file_without_symbolic_sizes_needs_no_guards(tmp_path):
     torch.export.save(torch.export.export(Multiple(), (ones(16, 3),)), tmp_path / "m.pt2")
     without_guards(tmp_path / "m.pt2", tmp_path / "old.pt2")
-    assert dlc.compile(tmp_path / "old.pt2")(np.ones((16, 3), np.float32)).shape == (16, 3)
+    assert dlc.compile(tmp_path / "old.pt2", trust=True)(np.ones((16, 3), np.float32)).shape == (16, 3)

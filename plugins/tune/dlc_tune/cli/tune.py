@@ -26,6 +26,7 @@ from dlc_core.cli.options import (
     ShowProgress,
     TargetTexts,
     Threads,
+    Trust,
     compile_options,
     console,
     overrides,
@@ -88,6 +89,7 @@ def tune(
     rule: Rules = None,
     disable: Disabled = None,
     decided: Decided = None,
+    trust: Trust = False,
     show_progress: ShowProgress = None,
     as_json: Json = False,
 ) -> None:
@@ -124,6 +126,8 @@ def tune(
     )
     for name in ("cache", "place", "placement"):
         del options[name]
+    if trust:
+        options["trust"] = True
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors say what is wrong
     if seconds < SHORT:
         text = f"a budget of {seconds:g} s goes to compiling the model for the most part; {SHORT} s find more"
