@@ -51,6 +51,7 @@ _LAZY = {
     "prim_func_pass": ("dlc_core.passes.tir.base", "prim_func_pass"),
     "quantize": ("dlc_core.quantization", "quantize"),
     "quantize_weights": ("dlc_core.quantization", "quantize_weights"),
+    "save_portable": ("dlc_core.driver", "save_portable"),
     "script": ("dlc_core.script", ""),
     "sign": ("dlc_core.driver.signing", "sign"),
     "targets": ("dlc_core.driver", "targets"),

@@ -15,11 +15,12 @@ from dlc_core.driver.api import (
     share,
     targets,
 )
-from dlc_core.driver.loading import load
-from dlc_core.driver.opening import (
-    load_library,
+from dlc_core.driver.files import (
     open,  # noqa: A004  (the public name)
+    save_portable,
 )
+from dlc_core.driver.loading import load
+from dlc_core.driver.opening import load_library
 from dlc_core.driver.request import PRECISIONS, CompileRequest
 from dlc_core.driver.target_list import find_target, find_targets
 from dlc_core.target import Target
@@ -42,6 +43,7 @@ __all__ = [
     "ops",
     "pipelines",
     "plugins",
+    "save_portable",
     "share",
     "targets",
 ]

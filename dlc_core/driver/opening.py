@@ -26,31 +26,12 @@ else:
     library = lazy("dlc_core.runtime.library")
 
 
-def open(  # noqa: A001  (the public name)
-    path: str | os.PathLike[str],
-    *,
-    num_threads: int | None = None,
-    verify: bool = False,
-    trust: bool = False,
-    compile_source: bool = False,
-    mapped: bool = False,
+def open_compiled(
+    path: Path, *, num_threads: int | None, verify: bool, trust: bool, compile_source: bool, mapped: bool
 ) -> Executable:
-    """Open a file that `exe.save` wrote. Its code is native and has all rights of this process, so a file is
-    accepted only if this user's dlc wrote it, if it has a signature of a trusted key, or with `trust=True`.
-
-    No code of the file runs before the executable is called. `verify` also compares the weights with their
-    checksum, which reads all of them; it matters with `trust=True` only, because it is always done for files
-    of this user and signed ones.
-    `compile_source` allows a compiler of this machine to read a file that has source text instead of machine
-    code; files of this user need no permission. The file is copied to memory, so it may be changed or removed
-    afterwards. `mapped` maps it instead, so that processes share the memory of the weights: then the file may
-    be replaced by another, and must not be changed in place; if it becomes shorter, the process ends.
-
-    Raises UntrustedError if nobody vouches for the file, and ArtifactError for a file that is damaged, of
-    another format version, or for a machine or plugin that is missing; the error says what to do.
-    """
+    """Open a file with code, as `driver.files.open` says."""
     gate = Gate(trust, mapped)
-    saved = read(Path(path), verify=verify, mapped=mapped, accept=gate)
+    saved = read(path, verify=verify, mapped=mapped, accept=gate)
     reading = CONFINED if gate.is_own or compile_source else REFUSED
     runnable = _runnable(saved, path, reading)
     return opened(runnable, Target.parse(saved.target, registry().targets), num_threads, gate.by)
@@ -128,4 +109,4 @@ def load_library(
     return library.load_library(path, name=name, num_threads=num_threads or settings.num_threads, check=check)
 
 
-__all__ = ["load_library", "open", "opened"]
+__all__ = ["load_library", "open_compiled", "opened"]

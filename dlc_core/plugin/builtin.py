@@ -67,6 +67,12 @@ def dlc_ops() -> Iterable[Declaration]:
 
 
 @hookimpl
+def dlc_frontends() -> Iterable[Declaration]:
+    suffixes = {"suffixes": (".dlc",)}
+    return [Deferred("portable", "dlc_core.driver.portable.frontend:PORTABLE", suffixes)]
+
+
+@hookimpl
 def dlc_rules() -> Iterable[Declaration]:
     return from_slices("dlc_rules")
 

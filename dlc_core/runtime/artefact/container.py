@@ -8,6 +8,9 @@
          base             sections, from the next multiple of PAGE
          end of file      seals (see `seals`)
 
+The magic says which of two forms a file has: compiled code, or a portable model, which has no code (see
+`dlc_core.driver.portable`).
+
 The header's list `sections` has for each its name, offset from `base`, size and SHA-256.  Integers are little
 endian.  Only seals follow the last section.  The section `code` ends with the contract (see `contract`).  The
 same contents give the same bytes, except for the seals.
@@ -38,6 +41,8 @@ from dlc_core.support.record import record
 
 MAGIC = b"\x89DLC\r\n\x1a\n"
 """The first byte is not ASCII, and the line ends show if a transfer converted line ends."""
+PORTABLE = b"\x89DLP\r\n\x1a\n"
+"""The magic of portable models."""
 
 SCHEMA = 1
 PAGE = 4096
@@ -60,6 +65,11 @@ class Envelope:
     prefix: bytes
     seals: tuple[Seal, ...]
     status: os.stat_result
+
+    @property
+    def portable(self) -> bool:
+        """Whether the file is a portable model."""
+        return self.prefix.startswith(PORTABLE)
 
 
 Accept = Callable[[Envelope], bool]
@@ -124,6 +134,15 @@ def read_container(
         raise ArtifactError(f"{path} cannot be read", why=why) from None
 
 
+def is_portable(path: Path) -> bool:
+    """Whether a file begins as a portable model. False if it cannot be read."""
+    try:
+        with open(path, "rb", opener=_opener) as file:
+            return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(len(PORTABLE)) == PORTABLE
+    except OSError:
+        return False
+
+
 def _opener(path: str, flags: int) -> int:
     """Opening a pipe must not wait."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
@@ -136,7 +155,7 @@ def _read(path: Path, file: BinaryIO, mapped: bool, accept: Accept | None) -> Op
     data = _memory(file, status.st_size, mapped)
     size = data.nbytes
     start = bytes(data[: PREFIX.size])
-    if not start.startswith(MAGIC):
+    if not start.startswith((MAGIC, PORTABLE)):
         hint = "artefacts are made by exe.save; models are read by dlc.compile"
         raise ArtifactError(f"{path} is not an artefact", why=f"it begins with {start[:8]!r}", hint=hint)
     if len(start) < PREFIX.size:
@@ -229,11 +248,13 @@ def _damaged(path: Path, why: str) -> ArtifactError:
 __all__ = [
     "MAGIC",
     "PAGE",
+    "PORTABLE",
     "PREFIX",
     "SCHEMA",
     "Accept",
     "Envelope",
     "Opened",
+    "is_portable",
     "page_multiple",
     "read_container",
 ]

@@ -171,6 +171,10 @@ def read(
     Raises ArtifactError for a file that is damaged, malformed or of another format version.
     """
     opened = read_container(path, file, mapped=mapped, accept=accept)
+    if opened.envelope.portable:
+        raise ArtifactError(
+            f"{path} is a portable model, and has no code", hint="dlc.open or dlc.compile compiles it"
+        )
     _check_complete(path, opened, "")
     unverified = () if verify or opened.strict else ("weights", LIBRARY)
     opened.verify(*(name for name in opened.sections if name.rpartition("/")[2] not in unverified))

@@ -33,13 +33,14 @@ def write_container(
     folder: int | None = None,
     private: bool = False,
     seal: Callable[[bytes], Seal | None] | None = None,
+    magic: bytes = MAGIC,
 ) -> None:
     """Write a temporary file and rename it to the final name, so that a reader sees the old file or the
     complete new one.
 
     `durable` waits until it is on the disk. `folder` is the descriptor of the path's folder, if it is open.
-    No other user can read a `private` file. `seal` makes the seal for a prefix. If the file cannot be
-    written, raises ArtifactError and keeps the old file.
+    No other user can read a `private` file. `seal` makes the seal for a prefix. `magic` is that of the
+    form. If the file cannot be written, raises ArtifactError and keeps the old file.
     """
     views = [memoryview(data) for _, data in sections]
     listed: list[dict[str, Any]] = []
@@ -80,7 +81,7 @@ def write_container(
                 whole.update(ending)
                 entry["sha256"] = whole.hexdigest()
             text = header_text()
-            prefix = PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest())
+            prefix = PREFIX.pack(magic, SCHEMA, len(text), hashlib.sha256(text).digest())
             made = None if seal is None else seal(prefix)
             file.seek(0)
             file.write(prefix + text)
