@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from dlc_core import driver
 from dlc_core.cli.explain import memory_text
 from dlc_core.cli.options import (
     ARTEFACT,
@@ -32,9 +34,11 @@ from dlc_core.cli.options import (
     compile_options,
     compile_seconds,
     executable,
+    is_compiled,
     overrides,
     parse_shapes,
 )
+from dlc_core.cli.stages import SCRIPT, read_module
 from dlc_core.diag import UsageError, bytes_text
 
 
@@ -50,6 +54,10 @@ def compile_model(
     library: Annotated[
         bool,
         typer.Option("--library", help="Add a shared library to NAME.dlc, for programs without Python."),
+    ] = False,
+    portable: Annotated[
+        bool,
+        typer.Option("--portable", help="Write graphs and weights without code; dlc.open compiles them."),
     ] = False,
     threads: Threads = None,
     shape: Shapes = None,
@@ -70,22 +78,35 @@ def compile_model(
     milliseconds. For any other name the target's code generator exports the model: as a library with a C
     header, or as a folder. The default is `MODEL.dlc` in the current folder.
 
+    With `--portable` the file has no native code. It is for every target, needs nobody's trust, and is
+    compiled where `dlc run` or `dlc.open` opens it.
+
     Examples:
 
     - `dlc compile model.onnx`
     - `dlc compile model.onnx -o model.so --threads 2`
     - `dlc compile model.onnx -o model.dlc --library`
+    - `dlc compile model.onnx --portable --shape batch=1`
     - `dlc compile model.onnx --precision bf16`
     - `dlc compile model.onnx --set gemm.k_block=256 --disable winograd`
     - `dlc compile model.onnx --shape batch=1 --shape image=1,3,224,224`
     - `dlc compile model.onnx -t "reference -level=tir"`
     - `dlc compile model.onnx -t NPU -t reference --place softmax=reference`
     """
-    if model.suffix == ARTEFACT:
+    if is_compiled(model):
         raise UsageError(f"{model} is compiled already", hint="give the model from which it was made")
     output = Path(f"{model.stem}{ARTEFACT}") if output is None else output
+    if output.exists() and model.exists() and output.samefile(model):
+        raise UsageError(f"{model} would be replaced", hint="give another name with --output")
     shapes = parse_shapes(shape)
     config = overrides(rule, disable, decided, check_bounds)
+    if portable:
+        if target or place or library or config or threads or precision != "float32":
+            raise UsageError(
+                "a portable model is for every target", hint="give options of the target when it is opened"
+            )
+        _write_portable(model, output, shapes, as_json)
+        return
     options = compile_options(
         target, place, placement, threads, shapes, opt_level, precision, config, no_cache
     )
@@ -124,3 +145,14 @@ def compile_model(
     explanation = exe.explain()
     console.print(f"memory    {memory_text(explanation)}")
     console.print(f"compiled  {compile_seconds(exe)}")
+
+
+def _write_portable(model: Path, output: Path, shapes: Mapping[str, Any], as_json: bool) -> None:
+    source = read_module(model) if model.suffix == SCRIPT else model
+    driver.save_portable(source, output, shapes=shapes)
+    size = output.stat().st_size
+    if as_json:
+        print(json.dumps({"files": {str(output): size}, "form": "portable"}, indent=2))
+        return
+    out = Console(soft_wrap=True, highlight=False)
+    out.print(f"[bold]{escape(str(output))}[/]  {bytes_text(size)}, portable")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
@@ -15,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from dlc_core import driver
+from dlc_core.cli.contents import show_compiled, show_portable
 from dlc_core.cli.options import (
-    ARTEFACT,
     Decided,
     Disabled,
     Json,
@@ -29,6 +27,7 @@ from dlc_core.cli.options import (
     TargetTexts,
     Trust,
     console,
+    is_compiled,
     overrides,
     parse_places,
     parse_shapes,
@@ -50,13 +49,14 @@ from dlc_core.cli.stages import (
     steps,
 )
 from dlc_core.cli.tables import shortened
-from dlc_core.diag import UsageError, bytes_text
+from dlc_core.diag import UsageError
 from dlc_core.graph.extract import REGION, is_region
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.passes import PassContext
 from dlc_core.passes.tir.schedule_kernels import TRACES, ScheduleKernels
-from dlc_core.target import COMPILED, Target
+from dlc_core.runtime.artefact.container import is_portable
+from dlc_core.target import Target
 from dlc_core.tir.stmt import PrimFunc
 
 
@@ -97,7 +97,9 @@ def inspect(
 ) -> None:
     """Show a model's IR at any stage of its compile, its code, or the schedules of its kernels.
 
-    For a `.dlc` file it lists the contents. For a model with several targets it shows the part of the last
+    For a `.dlc` file it lists the contents. For a portable one, `--stage` shows the IR as for other models.
+
+    For a model with several targets it shows the part of the last
     target, followed by the regions that other targets compile, at the same stage. Regions of vendors'
     compilers are graph functions.
 
@@ -112,13 +114,17 @@ def inspect(
     - `dlc inspect model.onnx --traces --function fused_conv_relu`
     - `dlc inspect model.onnx -t NPU -t reference --list`
     - `dlc inspect model.dlc`
+    - `dlc inspect portable.dlc --stage load`
     """
-    if model.suffix == ARTEFACT:
+    if is_compiled(model):
         if traces:
             kept = schedules_kept(driver.open(model, trust=True, compile_source=True))
             print_schedules(kept, function, as_json)
             return
-        _artefact(model, as_json)
+        show_compiled(model, as_json)
+        return
+    if is_portable(model) and not (stage or after or form or function or listed or traces):
+        show_portable(model, as_json)
         return
     config = {TRACES: traces, **overrides(rule, disable, decided)}
     context = driver.context_for(
@@ -218,40 +224,3 @@ def _function(name: str, value: Any) -> dict[str, str]:
         facts |= {"size": f"{len(value.buffers)} buffers", "rule": str(value.attrs.get("rule", ""))}
         facts["nodes"] = shortened([span.name for span in value.spans if span.name])
     return facts
-
-
-def _artefact(path: Path, as_json: bool) -> None:
-    exe = driver.open(path, trust=True, compile_source=True)  # nothing of it runs
-    signature = exe.signature
-    functions = {name: exe[name].target for name in exe.entries}
-    record: dict[str, Any] = {
-        "target": str(exe.target),
-        "device": exe.device.name,
-        "format": exe.artifact.format,
-        "inputs": [str(value) for value in exe.inputs],
-        "outputs": [str(value) for value in exe.outputs],
-        "functions": [n if t == exe.target else f"{n} on {t}" for n, t in functions.items()],
-        "code": len(exe.artifact.code),
-        "weights": signature.weights_size,
-        "dims": [f"{dim.name} in {dim.bounds}" for dim in exe.memory.dims if dim.bounds],
-        "scratch": str(signature.arena_size),
-        "memory": exe.memory.record(),
-        "sources": list(exe.artifact.sources),
-        "kernel calls": len(exe.about.get("sites", ())),
-        "compiled": dict(exe.artifact.metadata.get(COMPILED, {})),
-        "metadata": {k: v for k, v in exe.artifact.metadata.items() if isinstance(v, (str, int, float))},
-    }
-    if as_json:
-        print(json.dumps(record, indent=2))
-        return
-    out = Console(soft_wrap=True, highlight=False)
-    for key, value in record.items():
-        if key in ("code", "weights"):
-            value = bytes_text(value)
-        elif key == "memory":
-            value = str(exe.memory)
-        elif isinstance(value, dict):
-            value = ", ".join(f"{k} {shorten(str(v), 80)}" for k, v in value.items())
-        elif isinstance(value, list):
-            value = ", ".join(value) or "none"
-        out.print(f"[bold]{key:13}[/]{escape(str(value))}")

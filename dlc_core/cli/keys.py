@@ -46,14 +46,16 @@ def sign(files: Files, key: KeyFile = None) -> None:
 def verify(files: Files) -> None:
     """Check `.dlc` files, and say who vouches for them. No code runs.
 
-    All checksums are compared. The exit code is 1 if a file is damaged, or if `dlc.open` would refuse it.
+    All checksums are compared. A portable model has no code; its graphs are checked. The exit code is 1 if a
+    file is damaged, or if `dlc.open` would refuse it.
 
     Example: `dlc verify model.dlc`
     """
     refused = False
     for file in files:
         found = signing.verify(file)
-        words = ["written by this user"] * found.own
+        words = ["portable: no code, for which nobody has to vouch"] * found.portable
+        words += ["written by this user"] * found.own
         words += [f"signed by {key} (trusted)" for key in found.signed_by]
         words += [f"signed by {key} (unknown)" for key in found.unknown]
         print(f"{file}: {', '.join(words) or 'nobody vouches for it'}")

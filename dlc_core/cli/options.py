@@ -23,6 +23,7 @@ from dlc_core.graph.node import Function
 from dlc_core.heuristics import HEURISTICS, merged
 from dlc_core.heuristics import PREFIX as NUMBER
 from dlc_core.ir.module import IRModule
+from dlc_core.runtime.artefact.container import is_portable
 from dlc_core.runtime.executable import Executable
 from dlc_core.target.facts import PREFIX, facts_of
 
@@ -272,12 +273,17 @@ def compile_options(
     }
 
 
+def is_compiled(model: Path) -> bool:
+    """Whether a file is named as one with code, and is no portable model."""
+    return model.suffix == ARTEFACT and not is_portable(model)
+
+
 def executable(model: Path, show: bool | None = None, **options: Any) -> Executable:
     """Compile a model or script with these arguments of `dlc.compile`, or open an artefact."""
     targets, place, config = (options.get(name) for name in ("targets", "place", "config"))
     if options.get("taps") and model.suffix in (ARTEFACT, SCRIPT):
         raise UsageError(f"{model} has no nodes to tap", hint="--tap is for models")
-    if model.suffix == ARTEFACT:
+    if is_compiled(model):
         if targets or place or config:
             given = "--rule, --disable and --set" if config else "--target and --place"
             raise UsageError(f"{model} is compiled already", hint=f"{given} are for models")

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlc_core.diag import ArtifactError
 from dlc_core.driver import keys
@@ -18,8 +19,14 @@ from dlc_core.runtime.artefact.container import Opened, read_container
 from dlc_core.runtime.artefact.contract import CODE
 from dlc_core.runtime.artefact.marks import is_marked
 from dlc_core.runtime.artefact.seals import SIGNATURE, Seal, encode_seals
+from dlc_core.support.lazy import lazy
 from dlc_core.support.private import new_file, remove_from, replace_in, temporary_of
 from dlc_core.support.record import record
+
+if TYPE_CHECKING:
+    from dlc_core.driver.portable import form
+else:
+    form = lazy("dlc_core.driver.portable.form")
 
 _DOMAIN = b"dlc signature 1\0"
 
@@ -27,17 +34,19 @@ _DOMAIN = b"dlc signature 1\0"
 @record(frozen=True)
 class Verified:
     """The result of `verify`. `signed_by` are the trusted keys whose signatures are right, `unknown` the
-    other keys, as text. `own` says whether this user's dlc wrote the file.
+    other keys, as text. `own` says whether this user's dlc wrote the file, `portable` whether it is a
+    portable model, which has no code.
     """
 
     own: bool
     signed_by: tuple[str, ...]
     unknown: tuple[str, ...]
+    portable: bool = False
 
     @property
     def trusted(self) -> bool:
         """Whether `dlc.open` accepts the file."""
-        return self.own or bool(self.signed_by)
+        return self.own or bool(self.signed_by) or self.portable
 
 
 def sign(path: str | os.PathLike[str], key: str | os.PathLike[str] | None = None) -> str:
@@ -58,12 +67,15 @@ def sign(path: str | os.PathLike[str], key: str | os.PathLike[str] | None = None
 
 
 def verify(path: str | os.PathLike[str]) -> Verified:
-    """Check all checksums of an artefact, its contract, and its seals. No code of it runs.
+    """Check all checksums of an artefact, its contract, and its seals. No code of it runs. The graphs of a
+    portable model are checked as `dlc.open` checks them.
 
     Raises ArtifactError if it is damaged, or if a signature of a trusted key is wrong.
     """
     file = Path(path)
     opened = _checked(file)
+    if opened.envelope.portable:
+        form.read_portable(file).module()
     known = {key.data for key in keys.trusted_keys()}
     signed, unknown = [], []
     for public, signature in signatures(opened.envelope.seals):
@@ -75,7 +87,7 @@ def verify(path: str | os.PathLike[str]) -> Verified:
         else:
             raise ArtifactError(f"the signature of {file} by {text} is wrong", hint="get the file again")
     own = is_marked(opened.envelope.prefix, opened.envelope.seals)
-    return Verified(own, tuple(signed), tuple(unknown))
+    return Verified(own, tuple(signed), tuple(unknown), opened.envelope.portable)
 
 
 def signatures(seals: Sequence[Seal]) -> Iterator[tuple[bytes, bytes]]:

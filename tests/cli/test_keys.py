@@ -13,7 +13,7 @@ from dlc_core.driver import keys
 from dlc_core.hooks import TrustedKey, hookimpl
 from dlc_core.plugin.registry import fresh_registry
 from dlc_core.testing.networks import mlp
-from tests.forged import forged
+from tests.forging.files import forged
 
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)
 WRONG = "ed25519:" + "A" * 43

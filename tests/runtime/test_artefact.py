@@ -22,7 +22,7 @@ from dlc_core.runtime.artefact.container import PAGE, read_container
 from dlc_core.runtime.artefact.writing import write_container
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.interface.signature import Signature, Value
-from tests.forged import forged
+from tests.forging.files import forged
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
 

@@ -16,7 +16,7 @@ from dlc_core.diag import ArtifactError, UntrustedError
 from dlc_core.runtime.artefact import marks
 from dlc_core.runtime.artefact.contract import BYTES
 from dlc_core.runtime.artefact.seals import MARK, Seal, encode_seals
-from tests.forged import forged, header_of
+from tests.forging.files import forged, header_of
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
 posix = pytest.mark.skipif(os.name != "posix", reason="files have no owners and modes here")

@@ -15,11 +15,10 @@ from dlc_core.diag import ArtifactError, DlcError, LimitError, Span, Unsupported
 from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS
 from dlc_core.graph.dims import CONDITIONS
 from dlc_core.graph.limits import check_limits, check_nodes
-from dlc_core.graph.node import CALL, CALL_PRIM, STRUCTURAL, Array, Function, Node, functions_of, post_order
+from dlc_core.graph.node import CALL, CALL_PRIM, STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.graph.verify import verify_module
 from dlc_core.ir.conditions import KINDS
-from dlc_core.ir.expr import Const, Expr, Select, Unary, Var
-from dlc_core.ir.expr import Binary, Cast
+from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
 from dlc_core.ir.expr import post_order as expr_post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.plan import PLAN
@@ -52,7 +51,9 @@ def check_portable(module: IRModule) -> None:
     _expect(module.entry in module.functions, f"there is no function {module.entry!r}, which is the entry")
     for name, function in module.functions.items():
         if not isinstance(function, Function):
-            raise _refused(f"the tensor program {name!r}", "kernels of tensor programs rely on their schedules")
+            raise _refused(
+                f"the tensor program {name!r}", "kernels of tensor programs rely on their schedules"
+            )
     exprs = _Exprs()
     for function in _functions(module):
         _check_function(function, exprs)
@@ -141,7 +142,7 @@ def _unfolded(module: IRModule) -> int:
 def _callees(node: Node, module: IRModule) -> list[Function]:
     if node.op is not CALL_PRIM:
         return functions_of(node)
-    found = module.functions.get(node.attrs.get("symbol"))
+    found = module.functions.get(str(node.attrs.get("symbol")))
     return [found] if isinstance(found, Function) else []
 
 

@@ -33,19 +33,30 @@ from dlc_core.runtime.artefact.container import PORTABLE, Opened, read_container
 from dlc_core.runtime.artefact.dtypes import check_dtypes, used_dtypes
 from dlc_core.runtime.artefact.marks import mark
 from dlc_core.runtime.artefact.writing import write_container
+from dlc_core.runtime.interface.untrusted import boolean, decoding, integer, items, malformed, text
 from dlc_core.runtime.memory.host import bytes_of
 from dlc_core.support.record import record
 from dlc_core.version import __version__
 
 Host = np.ndarray[Any, Any]
-_GRAPH, _CONSTANTS, _WEIGHTS = "graph", "constants", "weights."
+GRAPH, _CONSTANTS, _WEIGHTS = "graph", "constants", "weights."
 _LARGE = 1 << 16
 """Bytes from which an array has a section of its own, so that writing does not copy it."""
 _ALIGN = 64
 _RECORDS_PER_NODE = 16
-"""The most records of the graph for each node that a model may have: its type, dims, constants, attributes."""
+"""The most records for each node that a model may have: the node, its type, dims, and constants."""
 _CHARACTERS_PER_RECORD = 64
 """The characters of the graph that are accepted for each record that is."""
+_WRONG_DATA = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RecursionError,
+)
+"""What wrong data raise in inference, besides errors of dlc."""
 _DIGITS = 20
 """The most characters of an integer: those of a 64-bit number."""
 
@@ -69,9 +80,7 @@ class PortableModel:
             check_portable(made)
         except DlcError:
             raise
-        except (
-            TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError, RecursionError,
-        ) as error:  # fmt: skip
+        except _WRONG_DATA as error:
             raise ArtifactError(
                 f"the portable model {self.path} is malformed",
                 why=f"{type(error).__name__}: {error}",
@@ -80,10 +89,10 @@ class PortableModel:
         return made
 
     def _decoded(self) -> IRModule:
-        text = bytes(self.opened.sections[_GRAPH])
-        _check_size(self.path, text)
+        graph = bytes(self.opened.sections[GRAPH])
+        _check_size(graph)
         try:
-            data = json.loads(text, parse_int=_integer, parse_float=_no_number, parse_constant=_no_number)
+            data = json.loads(graph, parse_int=_integer, parse_float=_no_number, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"the graph of {self.path} is not JSON", why=str(error)) from None
         records = data.get("records") if isinstance(data, dict) else None
@@ -105,7 +114,7 @@ class PortableModel:
     def _array(self, type_: DType, shape: tuple[int, ...], section: str, offset: int, repeated: bool) -> Host:
         data = self.opened.sections.get(section)
         size = type_.numpy.itemsize * (1 if repeated else math.prod(shape))
-        if section == _GRAPH or data is None or offset + size > data.nbytes:
+        if section == GRAPH or data is None or offset + size > data.nbytes:
             raise ArtifactError(
                 f"an array of {self.path} is outside of its section",
                 why=f"{size} bytes at {offset} of {section!r}",
@@ -113,7 +122,8 @@ class PortableModel:
             )
         check_bytes(type_.numpy.itemsize * math.prod(shape), "an array")
         raw = np.frombuffer(data, np.uint8, size, offset)
-        if raw.size and type_.bits < 8 and int(raw.max()) >> type_.bits:
+        bits = 1 if type_.is_bool else type_.bits
+        if raw.size and bits < 8 and int(raw.max()) >> bits:
             raise ArtifactError(f"an array of {type_} in {self.path} has elements that are none")
         return np.broadcast_to(raw.view(type_.numpy)[0], shape) if repeated else _shaped(raw, type_, shape)
 
@@ -129,7 +139,7 @@ def read_portable(path: Path) -> PortableModel:
             f"{path} is compiled already",
             hint="dlc.open opens it; give dlc.compile the model from which it was made",
         )
-    if _GRAPH not in opened.sections:
+    if GRAPH not in opened.sections:
         raise ArtifactError(f"{path} has no graph", hint="write the file again")
     opened.verify(*opened.sections)
     return PortableModel(path, opened.envelope.prefix[-32:].hex(), opened)
@@ -147,13 +157,13 @@ def write_portable(module: IRModule, path: Path) -> None:
         for span in one.get("spans", ()):
             span[0] = _file_name(span[0])
     sections, listed = _sections(arrays)
-    text = json.dumps(data, separators=(",", ":")).encode()
-    _check_size(path, text)
+    graph = json.dumps(data, separators=(",", ":")).encode()
+    _check_size(graph)
     header: dict[str, Any] = {"core": __version__, "arrays": listed}
-    found = used_dtypes([text, json.dumps(listed).encode()])
+    found = used_dtypes([graph, json.dumps(listed).encode()])
     if found:
         header["dtypes"] = found
-    write_container(path, header, [(_GRAPH, text), *sections], seal=mark, magic=PORTABLE)
+    write_container(path, header, [(GRAPH, graph), *sections], seal=mark, magic=PORTABLE)
 
 
 def _sections(arrays: Sequence[Host]) -> tuple[list[tuple[str, memoryview | bytes]], list[list[Any]]]:
@@ -177,16 +187,13 @@ def _sections(arrays: Sequence[Host]) -> tuple[list[tuple[str, memoryview | byte
 
 
 def _entry(path: Path, entry: Any) -> tuple[DType, tuple[int, ...], str, int, bool]:
-    fits = isinstance(entry, list) and len(entry) == 5
-    name, shape, section, offset, repeated = entry if fits else (None,) * 5
-    fits = isinstance(name, str) and isinstance(shape, list) and isinstance(section, str)
-    fits = fits and type(offset) is int and offset >= 0 and isinstance(repeated, bool)
-    if not fits or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape):
-        raise ArtifactError(f"the list of arrays of {path} is malformed", hint="write the file again")
-    type_ = dtype(name)
-    if type_.lanes != 1 or type_.kind in ("handle", "string"):
-        raise ArtifactError(f"{path} has an array of {type_}", hint="write the file again")
-    return type_, tuple(shape), section, offset, repeated
+    with decoding(f"the list of arrays of {path}"):
+        name, shape, section, offset, repeated = items(entry)
+        type_ = dtype(text(name))
+        if type_.lanes != 1 or type_.kind in ("handle", "string"):
+            malformed(f"no array has elements of {type_}")
+        sizes = tuple(integer(size) for size in items(shape))
+        return type_, sizes, text(section), integer(offset), boolean(repeated)
 
 
 def _shaped(raw: Host, type_: DType, shape: tuple[int, ...]) -> Host:
@@ -200,18 +207,18 @@ def _kinds() -> tuple[Kind, ...]:
     return (*(kind for kind in EXPR_KINDS if kind.type in kept), *graph_kinds(registered_ops()))
 
 
-def _check_size(path: Path, text: bytes) -> None:
-    check_nodes(len(text) // (_RECORDS_PER_NODE * _CHARACTERS_PER_RECORD))
+def _check_size(graph: bytes) -> None:
+    check_nodes(len(graph) // (_RECORDS_PER_NODE * _CHARACTERS_PER_RECORD))
 
 
-def _integer(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError(f"an integer of {len(text)} digits")
-    return int(text)
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError(f"an integer of {len(digits)} digits")
+    return int(digits)
 
 
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"the number {text[:_DIGITS]}")
+def _no_number(digits: str) -> NoReturn:
+    raise ValueError(f"the number {digits[:_DIGITS]}")
 
 
 def _without_folder(module: IRModule) -> IRModule:
@@ -223,4 +230,4 @@ def _file_name(source: str) -> str:
     return source.replace("\\", "/").rpartition("/")[2] or source
 
 
-__all__ = ["PortableModel", "read_portable", "write_portable"]
+__all__ = ["GRAPH", "PortableModel", "read_portable", "write_portable"]

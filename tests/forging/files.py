@@ -1,7 +1,8 @@
-"""Forged artefacts: files with a changed header and right checksums.
+"""Forged files: files with changed contents and right checksums.
 
 forged(data, change)                    the contract in the code section is of the old header
 forged(data, change, contract=True)     the contract is right, too: as if the code were trusted
+forged_portable(data, graph=change)     a portable model with a changed graph
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from dlc_core.runtime.artefact.container import MAGIC, PAGE, PREFIX, SCHEMA
+from dlc_core.runtime.artefact.container import MAGIC, PAGE, PORTABLE, PREFIX, SCHEMA
 from dlc_core.runtime.artefact.contract import BYTES, NO_DIGEST, contract_of
 
 Change = Callable[[dict[str, Any]], Any]
@@ -40,6 +41,31 @@ def forged(data: bytes, change: Change, *, contract: bool = False) -> bytes:
     return start + bytes(-len(start) % PAGE) + contents
 
 
+def forged_portable(
+    data: bytes, *, graph: Change = lambda graph: None, header: Change = lambda header: None
+) -> bytes:
+    """The portable model with a changed graph, a changed header, or both. The offsets of sections are right,
+    unless the header changes them.
+    """
+    found = header_of(data)
+    base = _pages(PREFIX.size + PREFIX.unpack_from(data)[2])
+    contents = bytearray()
+    for section in found["sections"]:
+        begin = base + section["offset"]
+        own = data[begin : begin + section["size"]]
+        if section["name"] == "graph":
+            changed = json.loads(own)
+            graph(changed)
+            own = encoded(changed)
+        contents += bytes(-len(contents) % PAGE)
+        section |= {"offset": len(contents), "size": len(own), "sha256": hashlib.sha256(own).hexdigest()}
+        contents += own
+    header(found)
+    text = encoded(found)
+    start = PREFIX.pack(PORTABLE, SCHEMA, len(text), hashlib.sha256(text).digest()) + text
+    return start + bytes(-len(start) % PAGE) + contents
+
+
 def encoded(header: dict[str, Any]) -> bytes:
     """The text of a header."""
     return json.dumps(header, separators=(",", ":")).encode()
@@ -63,4 +89,4 @@ def _pages(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-__all__ = ["Change", "encoded", "forged", "header_of", "with_schema"]
+__all__ = ["Change", "encoded", "forged", "forged_portable", "header_of", "with_schema"]
