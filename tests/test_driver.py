@@ -82,7 +82,7 @@ def relu_module():
 def test_a_frontend_is_chosen_by_suffix(scaling, model, tmp_path):
     assert isinstance(dlc.load(model), IRModule)
     np.testing.assert_array_equal(dlc.compile(str(model), "reference")(X), 2 * X)
-    with pytest.raises(UsageError, match=r"no frontend reads .net\n  hint: known suffixes: .scale"):
+    with pytest.raises(UsageError, match=r"no frontend reads .net\n  hint: known suffixes: .dlc, .scale"):
         dlc.load(tmp_path / "model.net")
     with pytest.raises(UsageError, match="no frontend takes a list"):
         dlc.compile([1], "reference")

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.graph.resize import with_shapes
 from dlc_core.support.lazy import lazy
 from dlc_core.support.record import record
 
 if TYPE_CHECKING:
     from dlc_core.driver.portable import form
+    from dlc_core.graph import resize
 else:
     form = lazy("dlc_core.driver.portable.form")
+    resize = lazy("dlc_core.graph.resize")
 
 
 @record(frozen=True)
@@ -28,7 +29,7 @@ class PortableFrontend:
 
     def load(self, model: Any, context: Mapping[str, Any] | None = None) -> Any:
         """The model as an `IRModule`. Raises a DlcError for a file that is damaged or breaks a rule."""
-        return with_shapes(_read(model).module(), dict((context or {}).get("shapes", {})))
+        return resize.with_shapes(_read(model).module(), dict((context or {}).get("shapes", {})))
 
     def digest(self, model: Any, context: Mapping[str, Any] | None = None) -> str | None:
         """The checksum of the file's header, which has those of its contents."""
