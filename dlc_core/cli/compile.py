@@ -105,7 +105,7 @@ def compile_model(
             raise UsageError(
                 "a portable model is for every target", hint="give options of the target when it is opened"
             )
-        _write_portable(model, output, shapes, as_json)
+        _write_portable(model, output, shapes, trust, as_json)
         return
     options = compile_options(
         target, place, placement, threads, shapes, opt_level, precision, config, no_cache
@@ -147,9 +147,9 @@ def compile_model(
     console.print(f"compiled  {compile_seconds(exe)}")
 
 
-def _write_portable(model: Path, output: Path, shapes: Mapping[str, Any], as_json: bool) -> None:
+def _write_portable(model: Path, output: Path, shapes: Mapping[str, Any], trust: bool, as_json: bool) -> None:
     source = read_module(model) if model.suffix == SCRIPT else model
-    driver.save_portable(source, output, shapes=shapes)
+    driver.save_portable(source, output, shapes=shapes, trust=trust)
     size = output.stat().st_size
     if as_json:
         print(json.dumps({"files": {str(output): size}, "form": "portable"}, indent=2))

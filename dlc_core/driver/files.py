@@ -86,11 +86,12 @@ def save_portable(
     *,
     shapes: Mapping[str, Any] | None = None,
     frontend: str | None = None,
+    trust: bool = False,
     **reading: Any,
 ) -> Path:
     """Write a model in portable form: its graphs and weights, without native code. Returns the path.
 
-    `model`, `shapes`, `frontend` and further arguments are those of `dlc.load`. `dlc.open` compiles the file
+    `model`, `shapes`, `frontend`, `trust` and further arguments are those of `dlc.load`. `dlc.open` compiles the file
     on the machine where it is used, and accepts it from anybody. Importers and plugins that declare the
     model's ops must be installed there.
 
@@ -98,7 +99,7 @@ def save_portable(
     recursive functions, and ArtifactError if the file cannot be written.
     """
     file = Path(path)
-    form.write_portable(load(model, shapes=shapes, frontend=frontend, **reading), file)
+    form.write_portable(load(model, shapes=shapes, frontend=frontend, trust=trust, **reading), file)
     return file
 
 
