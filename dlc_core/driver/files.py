@@ -91,9 +91,9 @@ def save_portable(
 ) -> Path:
     """Write a model in portable form: its graphs and weights, without native code. Returns the path.
 
-    `model`, `shapes`, `frontend`, `trust` and further arguments are those of `dlc.load`. `dlc.open` compiles the file
-    on the machine where it is used, and accepts it from anybody. Importers and plugins that declare the
-    model's ops must be installed there.
+    `model`, `shapes`, `frontend`, `trust` and further arguments are those of `dlc.load`. `dlc.open` compiles
+    the file on the machine where it is used, and accepts it from anybody. Importers and plugins that declare
+    the model's ops must be installed there.
 
     Raises UnsupportedError for a model with tensor programs, calls of foreign functions, donated inputs or
     recursive functions, and ArtifactError if the file cannot be written.
