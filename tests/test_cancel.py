@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,16 @@ def test_models_have_limits() -> None:
     weights = constant(np.ones((64, 4), np.float32))
     with config.override(max_bytes=1000), pytest.raises(LimitError, match=r"the constants|a tensor"):
         dlc.compile(module(lambda x: std.add(x, weights)), "reference", cache=False)
+
+
+def test_cached_results_have_the_limits_of_their_models(tmp_path: Path) -> None:
+    with config.override(cache_dir=tmp_path):
+        assert dlc.compile(chain(101), "reference", cache=True).report["cache"] == "stored"
+        with config.override(max_nodes=100), pytest.raises(LimitError, match="DLC_MAX_NODES"):
+            dlc.compile(chain(101), "reference", cache=True)
+        with config.override(max_bytes=7), pytest.raises(LimitError, match="a tensor takes"):
+            dlc.compile(chain(101), "reference", cache=True)
+        assert dlc.compile(chain(101), "reference", cache=True).report["cache"] == "hit"
 
 
 def test_the_interpreter_stops_in_loops() -> None:

@@ -24,6 +24,7 @@ LAYERS = {
     "decisions": 0,
     "diag": 0,
     "heuristics": 0,
+    "limits": 0,
     "support": 0,
     "version": 0,
     "disk_cache": 1,

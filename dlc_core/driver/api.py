@@ -26,6 +26,7 @@ from dlc_core.driver.request import DISABLED, KERNELS, CompileRequest, Progress
 from dlc_core.driver.target_list import TargetLike, find_target
 from dlc_core.driver.time_limit import time_limit
 from dlc_core.ir.module import IRModule
+from dlc_core.limits import EXTENT, check_extent
 from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory.mapped import return_free
@@ -205,6 +206,8 @@ def _compiled(model: Any, request: CompileRequest) -> Executable:
     if saved is None and parts is not None and settings.shared_cache is not None:
         saved = shared_cache.fetch(parts, request)
     if saved is not None:
+        for part in (saved, *saved.parts.values()):
+            check_extent(part.about.get(EXTENT, {}))
         seconds = {"load": time.perf_counter() - start}
         exe = opened(saved, request.target, request.num_threads)
         exe.report |= {"seconds": seconds, "cache": "hit"}

@@ -25,10 +25,16 @@ def choices_of_kernels(module: IRModule) -> list[ScopedChoice]:
 
 def with_graph_choices(sites: Sequence[Mapping[str, Any]], choices: Iterable[Choice]) -> list[dict[str, Any]]:
     """The sites of kernel calls, each with the choices of graph passes about its model nodes."""
-    by_nodes = [(frozenset(each.nodes), each.full()) for each in choices if each.nodes]
+    texts: list[str] = []
+    by_node: dict[str, list[int]] = {}
+    for number, each in enumerate(each for each in choices if each.nodes):
+        texts.append(each.full())
+        for name in dict.fromkeys(each.nodes):
+            by_node.setdefault(name, []).append(number)
 
     def about(nodes: Iterable[str]) -> list[str]:
-        return list(dict.fromkeys(text for names, text in by_nodes if not names.isdisjoint(nodes)))
+        numbers = {number for name in nodes for number in by_node.get(name, ())}
+        return list(dict.fromkeys(texts[number] for number in sorted(numbers)))
 
     return [{**site, CHOICES: about(site.get("nodes", ()))} for site in sites]
 

@@ -40,6 +40,7 @@ from dlc_core.graph.extract import is_region
 from dlc_core.graph.limits import check_limits
 from dlc_core.graph.node import Function, post_order
 from dlc_core.ir.module import IRModule
+from dlc_core.limits import EXTENT
 from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.graph.partition import region_of
 from dlc_core.passes.graph.regions import Candidate
@@ -166,7 +167,7 @@ class Job:
         return made
 
     def _executable(self, module: IRModule, reload: Callable[[], IRModule]) -> Executable:
-        check_limits(module)
+        extent = check_limits(module)
         if self.context.placement is not None:
             check_placement(self.context.placement, module)
         with scope(module.entry) as choices:
@@ -199,6 +200,7 @@ class Job:
         self.seconds["codegen"] = time.perf_counter() - start
         about = {key: module.attrs[key] for key in ABOUT if key in module.attrs}
         about[REQUEST] = self.request.record()
+        about[EXTENT] = extent
         entry = module.functions[module.entry]
         if isinstance(entry, Function) and is_host(entry):
             about[HOST_WORK] = host_records(entry)

@@ -150,13 +150,15 @@ def merged_spans(known: tuple[Span, ...], more: Iterable[Span]) -> tuple[Span, .
 class Node(Structured, Pickled):
     """A value of the graph.  Build it with `node(...)`; never mutate it (its spans excepted)."""
 
-    __slots__ = ("__weakref__", "args", "attrs", "context", "op", "spans", "type")
+    __slots__ = ("__weakref__", "args", "attrs", "context", "has_functions", "op", "spans", "type")
     op: Op
     args: tuple[Node, ...]
     attrs: Mapping[str, Any]
     type: Type
     spans: tuple[Span, ...]
     context: GraphContext | None
+    has_functions: bool
+    """Whether this node or one that it depends on has a function among its attributes."""
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -266,6 +268,9 @@ def node(op: Op, args: Sequence[Node], attrs: Mapping[str, Any], type_: Type) ->
         fresh = object.__new__(Node)
         fresh.op, fresh.args, fresh.attrs, fresh.type = op, tuple(args), MappingProxyType(frozen), type_
         fresh.spans, fresh.context = spans, context
+        fresh.has_functions = any(arg.has_functions for arg in fresh.args) or any(
+            isinstance(value, Function) for value in frozen.values()
+        )
         found = _interned.setdefault(key, fresh)
     if found.spans is not spans:
         found.add_spans(spans)
@@ -277,6 +282,7 @@ def param(name: str, type_: Type) -> Node:
     fresh = object.__new__(Node)
     fresh.op, fresh.args, fresh.type = PARAM, (), type_
     fresh.attrs = MappingProxyType({"name": name})
+    fresh.has_functions = False
     fresh.spans, fresh.context = _current_spans.get(), _current_context.get()
     return fresh
 
@@ -351,6 +357,8 @@ def spanned(spans: Iterable[Span]) -> Iterator[None]:
 
 def functions_of(value: Node) -> list[Function]:
     """Functions among a node's attributes (bodies of control flow, fused groups)."""
+    if not value.has_functions:
+        return []
     return [attr for attr in value.attrs.values() if isinstance(attr, Function)]
 
 
@@ -359,20 +367,24 @@ NODES_BETWEEN_CHECKPOINTS = 64
 
 def post_order(*roots: Node) -> Iterator[Node]:
     """Every distinct node once, arguments first. Iterative. Functions in attributes are not visited."""
-    seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
-    count = 0
+    opened: set[Node] = set()
+    done: set[Node] = set()
+    stack = list(reversed(roots))
     while stack:
-        current, expanded = stack.pop()
-        if expanded:
-            count += 1
-            if not count % NODES_BETWEEN_CHECKPOINTS:
-                checkpoint()
-            yield current
-        elif current not in seen:
-            seen.add(current)
-            stack.append((current, True))
-            stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
+        current = stack.pop()
+        if current not in opened:
+            opened.add(current)
+            if current.args:
+                # The node comes after its arguments. Further entries of it lie below this one.
+                stack.append(current)
+                stack.extend([arg for arg in reversed(current.args) if arg not in opened])
+                continue
+        elif current in done:
+            continue
+        done.add(current)
+        if not len(done) % NODES_BETWEEN_CHECKPOINTS:
+            checkpoint()
+        yield current
 
 
 def nodes_of(*functions: Function) -> Iterator[Node]:
@@ -414,11 +426,14 @@ def rewrite(root: Node, visit: Any, memo: dict[Node, Node] | None = None) -> Nod
         if old in memo:
             continue
         checkpoint()
-        args = tuple(memo[arg] for arg in old.args)
-        with only_spans(old.spans):
+        args = tuple([memo[arg] for arg in old.args])
+        token = _current_spans.set(old.spans)
+        try:
             new = visit(old, args)
             if new is None:
                 new = old if args == old.args else node(old.op, args, old.attrs, old.type)
+        finally:
+            _current_spans.reset(token)
         if new is not old:
             new.add_spans(old.spans)
         memo[old] = new

@@ -22,7 +22,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar
 
 from dlc_core.diag import UsageError
-from dlc_core.graph.node import CALL, Function, Node, functions_of, node, post_order, rewrite
+from dlc_core.graph.node import CALL, Function, Node, functions_of, node, rewrite
 from dlc_core.ir.module import IRModule
 from dlc_core.op.declare import OpDecl
 from dlc_core.support.record import record
@@ -217,7 +217,7 @@ def _map_function(
     if found is not None:
         return found
     body = function.body
-    if any(functions_of(n) for n in post_order(body)):
+    if body.has_functions:
 
         def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
             if old.op is CALL and not groups:

@@ -13,8 +13,12 @@ from collections.abc import Sequence
 from dlc_core.cancel import checkpoint
 from dlc_core.diag import PassError
 from dlc_core.graph.node import CONST, Function, Node, Op, node, spanned
+from dlc_core.rewrite.pattern import may_match
 from dlc_core.rewrite.rule import Rule, by_root
 from dlc_core.support.record import record
+
+MOST_ARGUMENTS = 4
+"""Rules are not chosen by the ops of arguments for nodes of more arguments."""
 
 
 @record(frozen=True)
@@ -34,6 +38,7 @@ class Rewriter:
         self.counts: Counter[str] = Counter()
         self.limit = limit
         self.memo: dict[Node, Node] = {}
+        self._fitting: dict[tuple[Op, tuple[Op, ...]], Sequence[Rule]] = {}
         self._active: dict[Node, Rule] = {}
         self._seen = 0
         self._fired = 0
@@ -83,10 +88,7 @@ class Rewriter:
         stack.append((made, False, None, None))
 
     def _fire(self, current: Node) -> Node | None:
-        rules = self.table.get(current.op)
-        if not rules:
-            return None
-        for rule in rules:
+        for rule in self._candidates(current):
             found = rule.find(current)
             if found is None:
                 continue
@@ -105,6 +107,20 @@ class Rewriter:
             self._active[current] = rule
             return new
         return None
+
+    def _candidates(self, current: Node) -> Sequence[Rule]:
+        """The rules whose patterns fit the op of a node and those of its arguments."""
+        rules = self.table.get(current.op)
+        if not rules:
+            return ()
+        if len(current.args) > MOST_ARGUMENTS:
+            return rules
+        ops = tuple([arg.op for arg in current.args])
+        key = (current.op, ops)
+        fitting = self._fitting.get(key)
+        if fitting is None:
+            fitting = self._fitting[key] = tuple(rule for rule in rules if may_match(rule.pattern, ops))
+        return fitting
 
     def _endless(self, current: Node, why: str) -> PassError:
         busiest = ", ".join(f"{name} {count}" for name, count in self.counts.most_common(5))

@@ -146,6 +146,28 @@ class Match:
         return self.nodes[0]
 
 
+def may_match(pattern: OpPattern, ops: Sequence[Op]) -> bool:
+    """Whether a pattern may match a node of one of its ops whose arguments have the ops `ops`."""
+    if pattern.args is None:
+        return True
+    if len(ops) != len(pattern.args):
+        return False
+    orders = (ops, ops[::-1]) if pattern.commutes else (ops,)
+    return any(all(map(_accepts_op, pattern.args, order)) for order in orders)
+
+
+def _accepts_op(pattern: Pattern, op: Op) -> bool:
+    """Whether a pattern may match a node of an op."""
+    if isinstance(pattern, VarPattern):
+        return not pattern.constant or op is CONST
+    if isinstance(pattern, NumberPattern):
+        return op is CONST
+    if isinstance(pattern, AnyOpPattern):
+        return op.name not in STRUCTURAL
+    assert isinstance(pattern, OpPattern)
+    return op in pattern.ops
+
+
 _Pending = tuple[Any, ...] | None
 """A linked list of (pattern, node, rest)."""
 

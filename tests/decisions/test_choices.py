@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dlc_core import decisions
-from dlc_core.decisions import MAX_CANDIDATES, Candidate, Choice, Decision, forced, scope, unrecorded
+from dlc_core.decisions import CHOICES, MAX_CANDIDATES, Candidate, Choice, Decision, forced, scope, unrecorded
 from dlc_core.diag import Span
+from dlc_core.driver.choices import with_graph_choices
 
 TILE = Decision("test.tile", "For these tests.", ("one", "many"), has_values=True)
 WAY = Decision("test.way", "For these tests.", ("left", "right"))
@@ -135,3 +136,17 @@ def test_a_decision_is_forced_in_one_kernel():
             assert WAY.choose("left") == "right"
         with scope("other"):
             assert WAY.choose("left") == "left"
+
+
+def test_sites_have_the_choices_of_their_nodes_in_the_order_of_the_compile() -> None:
+    made = [
+        Choice("test.layout", "wide", nodes=("a", "b")),
+        Choice("test.layout", "narrow", nodes=("c",)),
+        Choice("test.split", "four", nodes=("b", "c")),
+        Choice("test.layout", "wide", nodes=("a", "b")),
+        Choice("test.split", "two"),
+    ]
+    sites = with_graph_choices([{"nodes": ("c", "a")}, {"nodes": ("b",), "kernel": "k"}, {}], made)
+    wide, narrow, four = (made[i].full() for i in (0, 1, 2))
+    assert [site[CHOICES] for site in sites] == [[wide, narrow, four], [wide, four], []]
+    assert sites[1]["kernel"] == "k"

@@ -24,7 +24,7 @@ from dlc_core.rewrite import (
     var,
 )
 from dlc_core.rewrite.check import same_bits, special_array, special_values
-from dlc_core.rewrite.pattern import is_number
+from dlc_core.rewrite.pattern import any_op, is_number, may_match
 
 NEG, ADD, MUL, RELU, TRANSPOSE = (std.BY_NAME[n] for n in ("neg", "add", "mul", "relu", "transpose"))
 x, y, z, c, d = var("x"), var("y"), var("z"), const_var("c"), const_var("d")
@@ -67,6 +67,28 @@ def test_matching_backtracks_over_argument_orders(a, b):
     pattern = match_op(MUL, match_op(ADD, x, y, commutes=True), match_op(NEG, x))
     found = match(pattern, std.mul(std.add(a, b), std.neg(b)))
     assert (found["x"], found["y"]) == (b, a)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes"),
+    [
+        (match_op(ADD, x, y), True),
+        (match_op(ADD, x, match_op(NEG, y)), True),
+        (match_op(ADD, match_op(NEG, y), x), False),
+        (match_op(ADD, match_op(NEG, y), x, commutes=True), True),
+        (match_op(ADD, match_op([RELU, NEG], y), match_op(NEG, x), commutes=True), False),
+        (match_op(ADD, x, c), False),
+        (match_op(ADD, x, number(1.0)), False),
+        (match_op(ADD, any_op("p"), any_op("q")), False),
+        (match_op(ADD, x, any_op("q")), True),
+        (match_op(ADD, x), False),
+    ],
+)
+def test_patterns_are_chosen_by_the_ops_of_arguments(a, b, pattern, yes):
+    added = std.add(a, std.neg(b))
+    assert may_match(pattern, [arg.op for arg in added.args]) is yes
+    if not yes:
+        assert match(pattern, added) is None
 
 
 def test_attributes_are_compared_captured_and_tested_by_predicates(a):

@@ -105,7 +105,7 @@ class FoldConstants(GraphPass):
             return get_item(args[0], old.attrs["index"])
         if old.op is IF and args[0].op is CONST:
             return _chosen_branch(old, args)
-        if not _foldable(old) or not tables.evaluable(args):
+        if not tables.evaluable(args) or not _foldable(old):
             return None
         size = static_bytes(old.type)
         assert size is not None
@@ -220,22 +220,34 @@ class _Tables:
         return list(dict.fromkeys(c for chain in chains if chain is not None for c in chain.constants))
 
     def _chain(self, node: Node) -> _Chain | None:
-        if node not in self._chains:
-            self._chains[node] = self._found(node)
-        return self._chains[node]
+        chains = self._chains
+        pending = [] if node in chains else [node]
+        while pending:
+            current = pending[-1]
+            missing = [arg for arg in current.args if arg not in chains]
+            if missing:
+                pending += missing
+                continue
+            if current not in chains:
+                chains[current] = self._found(current)
+            pending.pop()
+        return chains[node]
 
     def _found(self, node: Node) -> _Chain | None:
         if node.op is CONST:
             return _Chain((node,), 0, 0, 0)
-        if not _foldable(node) or (static_bytes(node.type) or 0) > CONSTANTS.table_bytes:
+        # Most nodes depend on an input, so this is tested first.
+        below = [chain for arg in node.args if (chain := self._chains[arg]) is not None]
+        if len(below) < len(node.args) or not _foldable(node):
+            return None
+        if (static_bytes(node.type) or 0) > CONSTANTS.table_bytes:
             return None
         assert isinstance(node.op, OpDecl)
         if node.op.kind == "opaque":  # its reference may be a loop in Python, too slow for a table
             return None
-        below = [chain for arg in node.args if (chain := self._chain(arg)) is not None]
         depth = 1 + max((chain.depth for chain in below), default=0)
         work = _work(node) + sum(chain.work for chain in below)
-        if len(below) < len(node.args) or depth > MAX_DEPTH or work > self._max_work:
+        if depth > MAX_DEPTH or work > self._max_work:
             return None
         separate = max((chain.separate for chain in below), default=0)
         if node.op in GATHERING or node.op.kind in ("reduction", "contraction"):

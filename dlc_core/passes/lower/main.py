@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from dlc_core.graph.limits import check_bytes
 from dlc_core.graph.node import Function, Node, post_order
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import const_value, substitute
 from dlc_core.ir.module import IRModule
+from dlc_core.limits import check_bytes
 from dlc_core.passes.base import Pass, PassContext
 from dlc_core.passes.lower.arena import ALIGN
 from dlc_core.passes.lower.control import Control, NativeBody, is_control, is_step

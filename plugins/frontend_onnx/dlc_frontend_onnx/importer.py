@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlc_core.graph.limits import check_nodes
+from dlc_core.graph.limits import MODEL_NODES
 from dlc_core.graph.node import Function, Node, make_tuple, param
 from dlc_core.graph.resize import replace_dims
 from dlc_core.ir.module import IRModule
+from dlc_core.limits import check_nodes
 from dlc_core.passes.graph.dim_conditions import CONDITIONS
 from dlc_frontend_onnx.custom import importers_for
 from dlc_frontend_onnx.flattening import (
@@ -122,7 +123,8 @@ def import_parts(
         **({CONDITIONS: tuple(conditions)} if conditions else {}),
     }
     main = replace_dims(Function("main", tuple(params), body).with_attrs(**attrs), sizes)
-    return IRModule({"main": main}, {"source": read.source, "name": read.name}), layouts
+    about = {"source": read.source, "name": read.name, MODEL_NODES: count}
+    return IRModule({"main": main}, about), layouts
 
 
 def _results(model: Model, scope: Scope, symbols: Symbols) -> tuple[list[Node], tuple[Layout, ...]]:
