@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.backend.packed import CYCLES, FLAGS
+from dlc_core.backend.packed import CYCLES
 from dlc_core.foreign.needed import FOREIGN
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
+from dlc_core.target.artifact import FLAGS
+from dlc_core.target.c_text import CText
+from dlc_core.target.confined import SourceRule
 
 if TYPE_CHECKING:
     from dlc_core.backend import emission, estimate
@@ -36,6 +39,11 @@ class SourceCodegen:
     format: str
     forms: tuple[str, ...] = ("c",)
     """The readable forms of an artefact. The first is the text itself."""
+
+    @property
+    def source_formats(self) -> Mapping[str, SourceRule]:
+        """The rules of formats that a compiler of this machine reads: text of the C family."""
+        return {self.format: CText()}
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
         """The table of the language for one module: C, with vector types if the target has vectors."""

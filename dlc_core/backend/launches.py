@@ -7,6 +7,7 @@ entry point with scalars are evaluated once for each combination of values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,6 +33,8 @@ MOST_DIMS = 5
 """The maximum number of dims of a tensor of tensor copies."""
 MOST_STEPS = 1 << 20
 """The maximum number of launches of a call. More are considered an error."""
+
+_WORD = re.compile(r"(?a:[A-Za-z_][\w.]*)")
 
 Dims: TypeAlias = "tuple[int, int, int]"
 
@@ -266,7 +269,7 @@ class _Reader:
 
     def _kernel(self, data: Any) -> Kernel:
         buffers = tuple(
-            KernelParameter(text(name), integer(size, 1), boolean(written))
+            KernelParameter(_word(name), integer(size, 1), boolean(written))
             for name, size, written in items(data["buffers"])
         )
         order = text(data["order"])
@@ -277,10 +280,8 @@ class _Reader:
             len(buffers) + len(scalars),
         ):
             malformed(f"the parameters {order!r} of a kernel do not match its buffers")
-        shared = tuple((text(name), integer(size)) for name, size in items(data["shared"]))
-        symbol = text(data["symbol"])
-        if not symbol.isidentifier() or not symbol.isascii():
-            malformed(f"{symbol!r} is not a symbol")
+        shared = tuple((_word(name), integer(size)) for name, size in items(data["shared"]))
+        symbol = _word(data["symbol"])
         variables = [self._var(i) for i in items(data.get("variables", ()))]
         tensors = tuple(self._tensor(one, variables, len(buffers)) for one in items(data.get("tensors", ())))
         return Kernel(symbol, buffers, scalars, order, shared, boolean(data["meets"]), tensors)
@@ -334,6 +335,13 @@ class _Reader:
         if not isinstance(found, Var):
             malformed("a scalar is not a variable")
         return found
+
+
+def _word(value: Any) -> str:
+    """A name that simulators write into source text."""
+    if not _WORD.fullmatch(text(value)):
+        malformed(f"{value!r} is not a symbol")
+    return str(value)
 
 
 def find_entry(lists: Mapping[str, LaunchList], symbol: str) -> LaunchList:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlc_core.backend.codegen import SourceCodegen
-from dlc_core.backend.confined import check_confined
 from dlc_core.backend.launches import (
     LAUNCHES,
     Launch,
@@ -35,6 +34,8 @@ from dlc_core.runtime.guard.faults import launched
 from dlc_core.runtime.memory.host import NDArray
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
+from dlc_core.target.c_text import CText
+from dlc_core.target.confined import SourceRule
 
 if TYPE_CHECKING:
     from dlc_core.backend import estimate, kernels, launch_list
@@ -123,9 +124,15 @@ class LaunchDevice(SimulatedDevice):
     group_bytes = 0
     """The maximum bytes of shared memory of a group; 0 if there is no limit."""
 
+    @property
+    def source_formats(self) -> Mapping[str, SourceRule]:
+        """The rules of formats that a compiler reads. A device whose `prepare_kernels` takes machine code has
+        none.
+        """
+        return {name: CText() for name in self.formats}
+
     def load(self, artifact: Artifact) -> Any:
         """Compile the kernels, without running any. Raises ArtifactError for malformed metadata."""
-        check_confined(self, artifact)
         found, lists = read_launches(artifact.metadata.get(LAUNCHES))
         cycles = artifact.metadata.get(CYCLES, {})
         return LaunchProgram(self.prepare_kernels(artifact, found), lists, cycles)

@@ -9,14 +9,15 @@ from typing import Any
 
 from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.backend.compiler import NO_OPENMP, build_shared
-from dlc_core.backend.confined import check_options, check_source
-from dlc_core.backend.packed import ENTRY_SUFFIX, FLAGS
+from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure
 from dlc_core.foreign.declare import Source
 from dlc_core.foreign.resolve import addresses, guarded_call
 from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.target import Artifact
-from dlc_core.target.artifact import CONFINED, check_readable
+from dlc_core.target.artifact import FLAGS
+from dlc_core.target.c_text import CText
+from dlc_core.target.confined import check_source
 from dlc_core.target.source.foreign import AT, BY_ADDRESS
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
@@ -77,12 +78,8 @@ def load_library(artifact: Artifact, more: Sequence[str] = ()) -> Library:
     """Compile and load the source text of an artefact, with `more` compiler options, without running any of
     it. If it was compiled before, the library is loaded from dlc's cache folder.
     """
-    check_readable(artifact)
-    flags = tuple(str(flag) for flag in artifact.metadata.get(FLAGS, ()))
-    if artifact.reading == CONFINED:
-        check_source(artifact.code)
-        check_options(flags)
-    flags = (*flags, *more)
+    check_source(artifact, CText())
+    flags = (*map(str, artifact.metadata.get(FLAGS, ())), *more)
     linked = addresses(artifact.metadata)
     if linked:
         flags = (*flags, f"-D{BY_ADDRESS}")

@@ -10,10 +10,7 @@ returns 0.
 
 ENTRY_SUFFIX = "__entry"
 
-FLAGS = "flags"
-"""The key in an artefact's metadata for the options of the compiler."""
-
 CYCLES = "cycles"
 """The key for the estimated cycles of each entry point."""
 
-__all__ = ["CYCLES", "ENTRY_SUFFIX", "FLAGS"]
+__all__ = ["CYCLES", "ENTRY_SUFFIX"]

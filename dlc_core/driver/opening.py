@@ -18,7 +18,8 @@ from dlc_core.runtime.device import check_format, device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target
-from dlc_core.target.artifact import CONFINED, REFUSED, check_readable
+from dlc_core.target.artifact import CONFINED, REFUSED
+from dlc_core.target.confined import check_sources
 
 if TYPE_CHECKING:
     from dlc_core.runtime import library
@@ -55,10 +56,14 @@ def _runnable(saved: Saved, path: str | os.PathLike[str], reading: str) -> Saved
             why=error.what,
             hint="install the plugin that provides it",
         ) from error
-    artifact = replace(saved.artifact, reading=reading)
+    artifact, codegen = replace(saved.artifact, reading=reading), known.codegens.get(saved.codegen)
     check_format(device, artifact)
-    if artifact.format in getattr(device, "source_formats", ()):
-        check_readable(artifact)
+    if codegen is not None and artifact.format not in getattr(codegen, "formats", (codegen.format,)):
+        raise ArtifactError(
+            f"{path} is malformed",
+            why=f"the code generator {saved.codegen!r} does not make the format {artifact.format!r}",
+        )
+    check_sources(artifact, device, codegen)
     check_opened(path, artifact.metadata)
     check_opened(path, saved.about)  # functions that nodes on the host call
     check = getattr(device, "check", None)

@@ -22,8 +22,9 @@ which are integers, and addresses if the device has addresses.  These members ar
                                     memory for guard mode: see `runtime.guard.mode.Layout`
     record() -> event               a mark in the queue: `event.done`, `event.wait()`, and optionally
                                     `event.time`, the `time.perf_counter()` at which it was reached
-    source_formats                  those of `formats` whose code a compiler or linker of this machine reads;
-                                    files of them need a permission of the caller, see `dlc.open`
+    source_formats                  a mapping of those of `formats` whose code a compiler or linker of this
+                                    machine reads to their rules (`target.confined`); files of them need a
+                                    permission of the caller, see `dlc.open`
     check(artifact)                 raises ArtifactError if this machine cannot run it; runs nothing
     check_machine(metadata)         the same for an exported library, by its artefact's metadata
     at(target) -> Device            the device that a target's options name, if there are several; opens none

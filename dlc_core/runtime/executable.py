@@ -49,6 +49,7 @@ from dlc_core.runtime.device import check_format
 from dlc_core.runtime.interface.encode import decode_signature
 from dlc_core.runtime.interface.untrusted import decoding, text
 from dlc_core.support.lazy import lazy
+from dlc_core.target.confined import quiet
 
 if TYPE_CHECKING:
     from dlc_core.runtime.host_program import program as hosted
@@ -347,7 +348,8 @@ class Executable(LoadableModel, InSteps):
         and leaves the old file at `path`.
         """
         kept = self._short_sources() if sources is None else sources
-        made = self._exporter("library")(self) if library else None
+        with quiet(self.artifact):
+            made = self._exporter("library")(self) if library else None
         save(self, Path(path), kept, library=made)
 
     def export(self, path: str | os.PathLike[str]) -> list[Path]:
@@ -356,7 +358,8 @@ class Executable(LoadableModel, InSteps):
 
         Returns the written files. Raises UnsupportedError if the target's code generator does not export.
         """
-        files: list[Path] = self._exporter("export")(self, Path(path))
+        with quiet(self.artifact):
+            files: list[Path] = self._exporter("export")(self, Path(path))
         return files
 
     def _exporter(self, name: str) -> Callable[..., Any]:
@@ -410,7 +413,7 @@ class Executable(LoadableModel, InSteps):
     def _load_code(self) -> Any:
         if self._code_owner is None:
             check_format(self.device, self.artifact)
-            with device_errors(self.device):
+            with device_errors(self.device), quiet(self.artifact):
                 return self.device.load(self.artifact)
         self._code_owner._load()
         return self._code_owner._loaded

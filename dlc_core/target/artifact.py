@@ -14,7 +14,6 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from dlc_core.diag import ArtifactError
 from dlc_core.ir.module import IRModule
 from dlc_core.support.record import record
 from dlc_core.target.target import Target
@@ -22,6 +21,9 @@ from dlc_core.target.target import Target
 COMPILED = "compiled"
 """The key of an artefact's metadata for statistics of a device's compiler: by symbol, numbers by names such
 as "registers"."""
+
+FLAGS = "flags"
+"""The key of an artefact's metadata for the options of the compiler that reads its text."""
 
 GENERATED, CONFINED, REFUSED = "generated", "confined", "refused"
 """How a compiler of this machine may read source text of an artefact: as it reads what this process has
@@ -49,18 +51,6 @@ class Artifact:
     reading: str = GENERATED
 
 
-def check_readable(artifact: Artifact) -> None:
-    """Raise ArtifactError if no compiler may read the code. Devices whose `load` gives source text to a
-    compiler or a linker call it, and list their formats of this kind as `source_formats`.
-    """
-    if artifact.reading == REFUSED:
-        raise ArtifactError(
-            f"the artefact has the format {artifact.format!r}, which a compiler of this machine would read",
-            why="nothing of a file reaches a compiler unless the caller allows it",
-            hint="dlc.open(path, compile_source=True), or --compile-source, allows it",
-        )
-
-
 @runtime_checkable
 class Codegen(Protocol):
     """A code generator. `kinds` are the target kinds that it serves; `format` is the format of its artefacts.
@@ -83,6 +73,8 @@ class Codegen(Protocol):
       for runtimes without Python (`exe.save(path, library=True)`).
     - `exports_programs = True` says that `export` and `library` write models with regions on devices too, by
       `dlc_core.backend.deploy.HostProgram`.
+    - `formats` are the formats of its artefacts if there are several.
+    - `source_formats` are the rules of formats that a compiler of this machine reads, as for devices.
     - `forms` are the names of all `sources` that `emit` returns.
     - `source(artifact, form) -> str | None` makes a readable form that an artefact does not contain from
       those that it contains.
@@ -102,10 +94,10 @@ class Codegen(Protocol):
 __all__ = [
     "COMPILED",
     "CONFINED",
+    "FLAGS",
     "GENERATED",
     "REFUSED",
     "Artifact",
     "Codegen",
     "Source",
-    "check_readable",
 ]

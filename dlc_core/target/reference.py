@@ -72,6 +72,7 @@ class ReferenceCodegen:
 
     name = "reference"
     kinds = ("reference",)
+    formats = (GRAPH, TENSOR)
     one_entry = True
 
     @property

@@ -22,6 +22,8 @@ from dlc_core.plugin.registry import codegen_of, registry
 from dlc_core.runtime.device import device_at
 from dlc_core.runtime.executable import Executable
 from dlc_core.target import STAGES, Artifact, Target
+from dlc_core.target.artifact import CONFINED
+from dlc_core.target.confined import check_sources
 from dlc_core.tir.functor import transform_stmt
 from dlc_core.tir.intrinsics import KERNEL, LAUNCH, kernel_symbol, launch_symbol
 from dlc_core.tir.stmt import PrimFunc
@@ -101,9 +103,19 @@ def compile_all(
             else:
                 results[group[0][0]] = compile_alone(group[0][0])
             continue
+        refused = _refused(artifact, device, target)
         for index, member in group:
-            results[index] = _executable(member, artifact, target, device, num_threads)
+            results[index] = refused or _executable(member, artifact, target, device, num_threads)
     return [results[index] for index in range(len(modules))]
+
+
+def _refused(artifact: Artifact, device: Any, target: Target) -> DlcError | None:
+    """The error with which a file of this code would not open."""
+    try:
+        check_sources(replace(artifact, reading=CONFINED), device, codegen_of(target))
+    except DlcError as error:
+        return error
+    return None
 
 
 class _LoadOnce:

@@ -14,6 +14,7 @@ from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.runtime.interface.signature import Signature, Value
 from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
+from dlc_core.target.confined import quiet
 
 if TYPE_CHECKING:
     from dlc_core.runtime.call.checked import Caller
@@ -158,7 +159,8 @@ class CompiledModel:
         if made is not None:
             return made if isinstance(made, str) else made()
         derive = getattr(self.codegen, "source", None)
-        text = None if derive is None else derive(self.artifact, form)
+        with quiet(self.artifact):
+            text = None if derive is None else derive(self.artifact, form)
         return None if text is None else str(text)
 
 

@@ -16,6 +16,8 @@ from dlc_core.backend import SourceCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Target
+from dlc_core.target.c_text import INSTRUCTION, CText
+from dlc_core.target.confined import SourceRule
 
 if TYPE_CHECKING:
     from dlc_backend_c import export as exporting
@@ -53,6 +55,11 @@ class CCodegen(SourceCodegen):
     kinds = ("c",)
     format = FORMAT
     exports_programs = True
+
+    @property
+    def source_formats(self) -> Mapping[str, SourceRule]:
+        """C, in which helpers for microcontrollers have single instructions as assembly."""
+        return {self.format: CText(assembly=INSTRUCTION)}
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
         """Standard C, with the extensions that the options of the target enable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlc_backend_c.codegen import FORMAT
+from dlc_backend_c.codegen import CODEGEN, FORMAT
 from dlc_core.backend import Library, LibraryEntry, load_library
 from dlc_core.runtime.device import HostMemory
 from dlc_core.target import Artifact
@@ -14,7 +14,8 @@ class CDevice(HostMemory):
     """The memory and the cores of this process. Handles are addresses."""
 
     name = "c"
-    formats = source_formats = (FORMAT,)
+    formats = (FORMAT,)
+    source_formats = CODEGEN.source_formats
     dlpack_device = (1, 0)
 
     def load(self, artifact: Artifact) -> Library:

@@ -25,7 +25,6 @@ from dlc_backend_c.kind import KIND as C_KIND
 from dlc_core.backend import SimulatedDevice
 from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.backend.compiler import compile_c
-from dlc_core.backend.confined import check_options
 from dlc_core.backend.packed import ENTRY_SUFFIX
 from dlc_core.diag import ArtifactError, RuntimeFailure, TargetError
 from dlc_core.foreign.needed import check_self_contained
@@ -34,7 +33,6 @@ from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.runtime.guard.mode import PAGE, Layout
 from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact, Target
-from dlc_core.target.artifact import CONFINED, check_readable
 
 EMULATED = "c-emulated"
 """The format of artefacts that are C for an emulated processor, which their metadata names."""
@@ -195,6 +193,9 @@ class EmulatedCodegen(CCodegen):
         return replace(made, format=EMULATED, metadata={**made.metadata, "processor": cpu})
 
 
+CODEGEN = EmulatedCodegen()
+
+
 class Entry:
     """An entry point of an emulated program."""
 
@@ -215,8 +216,6 @@ class Program:
         code = artifact.code.decode()
         text = code + _MAIN.replace("@ENTRIES@", entries).replace("@PAGE@", str(PAGE))
         flags = [*map(str, artifact.metadata["flags"]), *machine.flags, "-static"]
-        if artifact.reading == CONFINED:
-            check_options(map(str, artifact.metadata["flags"]))
 
         def build(source: Path, out: Path) -> None:
             compile_c((machine.compiler,), source, out, flags)
@@ -253,7 +252,8 @@ class EmulatedDevice(SimulatedDevice):
     """Emulated processes. For each call memory is copied to the process and back."""
 
     name = "c_emulated"
-    formats = source_formats = (EMULATED,)
+    formats = (EMULATED,)
+    source_formats = CODEGEN.source_formats
     memory_bytes = 1 << 32
     """The size of the address space of 32-bit machines."""
 
@@ -278,7 +278,6 @@ class EmulatedDevice(SimulatedDevice):
 
     def load(self, artifact: Artifact) -> Program:
         self.check(artifact)
-        check_readable(artifact)
         check_self_contained(artifact.metadata, "an emulated processor")
         return Program(artifact)
 
@@ -320,7 +319,6 @@ KIND = replace(
     foreign=("c",),
 )
 
-CODEGEN = EmulatedCodegen()
 DEVICE = EmulatedDevice()
 
 __all__ = [

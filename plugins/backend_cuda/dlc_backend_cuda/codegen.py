@@ -18,6 +18,7 @@ from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import COMPILED, Artifact, Target
+from dlc_core.target.c_text import CText
 from dlc_core.tir.threads import SWIZZLED, SWIZZLED_ALIGN
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ ARCH = "arch"
 """The key in the metadata for the architecture."""
 
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)(?:, 1)?\) (\w+)\(")
+_PTX = r"(?!.*(?:^|[;{}:\s])\.(?!(?:reg|pred|[bufs]\d+)\b))(?s:[\w\s.,:;%{}()\[\]@!+-]*)"
+"""A pattern of inline assembly without other directives than those that declare registers."""
 _OWN, _ROWS = "__align__(16)", f"__align__({SWIZZLED_ALIGN})"
 _ALL = "0xffffffffu"
 """The mask of all threads of a warp, which the exchange instructions synchronise."""
@@ -67,7 +70,9 @@ class CudaCodegen(LaunchCodegen):
     name = "cuda"
     kinds = ("cuda", "cuda_simulated")
     format = TEXT
+    formats = (TEXT, BINARY)
     forms = ("cu", "ptx")
+    source_formats = MappingProxyType({TEXT: CText(headers=frozenset({"stdint.h"}), assembly=_PTX)})
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
         """CUDA C. Indices have 32 bits if all sizes fit."""

@@ -6,14 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from dlc_backend_cuda import nvrtc
-from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, PTX, TEXT
+from dlc_backend_cuda.codegen import ARCH, BINARY, CODE_BYTES, CODEGEN, PTX, TEXT
 from dlc_backend_cuda.driver import PycudaDriver
 from dlc_backend_cuda.kind import DLPACK
 from dlc_core.backend.driven import DrivenDevice, Session
 from dlc_core.backend.stream import Driver
 from dlc_core.diag import ArtifactError, UnsupportedError
 from dlc_core.target import Artifact, Target
-from dlc_core.target.artifact import check_readable
+from dlc_core.target.artifact import GENERATED
+from dlc_core.target.confined import PlainText
+
+PTX_RULE = PlainText(r"^[ \t]*#|(?i:\.include)\b")
+"""PTX is code for any device, which the driver compiles. It needs no permission, but may not name files."""
 
 
 class CudaDevice(DrivenDevice):
@@ -23,7 +27,7 @@ class CudaDevice(DrivenDevice):
 
     name = "cuda"
     formats = (BINARY, PTX, TEXT)
-    source_formats = (TEXT,)
+    source_formats = CODEGEN.source_formats
 
     def __init__(self, number: int = 0, open_driver: Callable[[int], Driver] = PycudaDriver) -> None:
         super().__init__(number)
@@ -69,12 +73,13 @@ def image_for(driver: Driver, artifact: Artifact) -> bytes:
             hint=f"compile with -arch={driver.arch}",
         )
     if artifact.format == TEXT:
-        check_readable(artifact)
         return nvrtc.compile_kernels(artifact.code.decode(), made if alone else driver.arch).cubin
     if artifact.format == BINARY and wanted[0] == own[0]:
         return artifact.code[:size]
-    # The driver expects PTX to end with a zero byte.
-    return artifact.code[size:] + b"\0"
+    ptx = artifact.code[size:]
+    if artifact.reading != GENERATED:
+        PTX_RULE.check(ptx)
+    return ptx + b"\0"  # the driver expects a zero byte at the end
 
 
 def _version(arch: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@ It needs neither a driver nor a CUDA compiler: with macros for the words of CUDA
 
 from __future__ import annotations
 
-from dlc_backend_cuda.codegen import TEXT
+from dlc_backend_cuda.codegen import CODEGEN, TEXT
 from dlc_core.backend import LaunchDevice, Spelling
 
 _WORDS = {
@@ -29,7 +29,8 @@ class SimulatedCuda(LaunchDevice):
     """The simulated CUDA device."""
 
     name = "cuda_simulated"
-    formats = source_formats = (TEXT,)
+    formats = (TEXT,)
+    source_formats = CODEGEN.source_formats
     spelling = Spelling(_WORDS, text="struct dlc_index { int64_t x, y, z; };", shared="__shared__")
 
 

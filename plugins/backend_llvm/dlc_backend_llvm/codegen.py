@@ -15,6 +15,7 @@ from dlc_core.foreign.needed import FOREIGN
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
+from dlc_core.target.confined import PlainText, check_source
 
 if TYPE_CHECKING:
     from dlc_backend_llvm import engine, foreign, joining
@@ -29,6 +30,9 @@ else:
     joining = lazy("dlc_backend_llvm.joining")
     kernels = lazy("dlc_backend_llvm.emit.kernels")
     unit = lazy("dlc_backend_llvm.emit.module")
+
+IR_RULE = PlainText(r"\basm\b(?! sideeffect \"syscall\",)")
+"""LLVM IR of files has no assembly, which could include other files, besides the call that enables tiles."""
 
 
 class LlvmCodegen:
@@ -79,12 +83,14 @@ class LlvmCodegen:
 
     def source(self, artifact: Artifact, form: str) -> str | None:
         """The assembly of an artefact that contains its LLVM IR; None for other forms and artefacts."""
-        text = artifact.sources.get("llvm")
-        if form != "asm" or text is None:
+        found = artifact.sources.get("llvm")
+        if form != "asm" or found is None:
             return None
+        text = found if isinstance(found, str) else found()
+        check_source(artifact, IR_RULE, text)
         triple, cpu, features = (str(artifact.metadata.get(key, "")) for key in ("triple", "cpu", "features"))
         level = artifact.metadata.get("opt", 2)
-        return engine.assemble(text if isinstance(text, str) else text(), triple, cpu, features, opt=level)
+        return engine.assemble(text, triple, cpu, features, opt=level)
 
     def release(self) -> None:
         """Drop the memory that LLVM's code takes in this process until the next compile."""

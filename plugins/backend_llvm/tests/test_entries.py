@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dlc_core as dlc
 from dlc_core import te
 from dlc_core.cli.main import main
-from dlc_core.diag import UnsupportedError, UsageError
+from dlc_core.config import config
+from dlc_core.diag import ArtifactError, UnsupportedError, UsageError
 from dlc_core.ir.module import IRModule
 from dlc_core.schedule import Schedule
 
@@ -108,6 +111,21 @@ def test_artefacts_of_single_operators_keep_their_code(exe, tmp_path):
     assert "add" in opened.source("asm")
     with pytest.raises(UsageError, match="this executable has: llvm"):
         opened.source("tir")
+
+
+def test_code_of_files_is_assembled_only_if_it_is_allowed(exe, tmp_path):
+    """Assembly in LLVM IR could include other files."""
+    path = tmp_path / "two.dlc"
+    exe.save(path)
+    with config.override(keys_dir=tmp_path / "keys"):
+        with pytest.raises(ArtifactError, match="unless the caller allows it"):
+            dlc.open(path, trust=True).source("asm")
+        allowed = dlc.open(path, trust=True, compile_source=True)
+        assert allowed.source("asm") == exe.source("asm")
+        hostile = 'module asm ".incbin \\22/etc/hostname\\22"\n' + exe.source("llvm")
+        allowed.artifact = replace(allowed.artifact, sources={"llvm": hostile})
+        with pytest.raises(ArtifactError, match="'asm' is not allowed"):
+            allowed.source("asm")
 
 
 def test_missing_sources_of_an_artefact_are_an_error(exe, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dlc_backend_opencl.kind import AXES, FP64, INTEGER_DOTS, KIND, PROCESSOR, SHUFFLES, WIDEST
@@ -16,6 +17,7 @@ from dlc_core.backend import LaunchCodegen
 from dlc_core.ir.module import IRModule
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact, Target
+from dlc_core.target.c_text import CText
 
 if TYPE_CHECKING:
     from dlc_backend_opencl import writer
@@ -165,6 +167,7 @@ class OpenclCodegen(LaunchCodegen):
     kinds = ("opencl", "opencl_simulated")
     format = FORMAT
     forms = ("cl",)
+    source_formats = MappingProxyType({FORMAT: CText(headers=frozenset())})
 
     def dialect(self, module: IRModule, target: Target) -> source.Dialect:
         """OpenCL C 1.2. Indices have 32 bits if all sizes fit."""

@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dlc_backend_opencl.codegen import EXTENSIONS, FORMAT
+from dlc_backend_opencl.codegen import CODEGEN, EXTENSIONS, FORMAT
 from dlc_backend_opencl.commands import Commands
 from dlc_backend_opencl.programs import build
 from dlc_backend_opencl.session import Session
 from dlc_core.backend import LaunchList, find_entry, read_launches
-from dlc_core.backend.confined import check_source
 from dlc_core.backend.launches import LAUNCHES
 from dlc_core.backend.opened import OpenedDevice, PolledEvent
 from dlc_core.diag import UnsupportedError
 from dlc_core.target import Artifact, Target
-from dlc_core.target.artifact import CONFINED, check_readable
 
 MAX_PREPARED = 64
 """The number of combinations of scalars whose commands an entry point caches."""
@@ -106,7 +104,8 @@ class OpenclDevice(OpenedDevice[Session]):
     """
 
     name = "opencl"
-    formats = source_formats = (FORMAT,)
+    formats = (FORMAT,)
+    source_formats = CODEGEN.source_formats
 
     def __init__(self, platform: str = "", device: str = "") -> None:
         super().__init__((platform, device))
@@ -171,9 +170,6 @@ class OpenclDevice(OpenedDevice[Session]):
                 f"{session.name} has no {', '.join(map(str, missing))}, which the kernels need",
                 hint="compile with -device=, so that the code uses only features of the device",
             )
-        check_readable(artifact)
-        if artifact.reading == CONFINED:
-            check_source(artifact.code)
         program = build(session.cl, session.context, session.device, artifact.code.decode())
         return OpenclProgram(session, program, lists)
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dlc_backend_opencl.codegen import FORMAT
+from dlc_backend_opencl.codegen import CODEGEN, FORMAT
 from dlc_core.backend import Kernel, LaunchDevice, Spelling, load_simt
 from dlc_core.backend.launching import CHECKED
 from dlc_core.target import Artifact
@@ -103,7 +103,8 @@ class SimulatedOpencl(LaunchDevice):
     """The simulated OpenCL device."""
 
     name = "opencl_simulated"
-    formats = source_formats = (FORMAT,)
+    formats = (FORMAT,)
+    source_formats = CODEGEN.source_formats
     spelling = Spelling(text=_text(), shared="__local", offsets=True)
 
     def prepare_kernels(self, artifact: Artifact, found: Sequence[Kernel]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dlc_backend_llvm.cpu import HostCpu
@@ -22,6 +23,7 @@ from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.runtime.guard.mode import PAGE, Layout
 from dlc_core.support.lazy import lazy
 from dlc_core.target import Artifact
+from dlc_core.target.confined import Binary
 
 if TYPE_CHECKING:
     from dlc_backend_llvm.emulator import server as process
@@ -132,7 +134,8 @@ class EmulatorDevice:
     """Emulated processes, one for each processor that code was compiled for."""
 
     name = "emulator"
-    formats = source_formats = (FORMAT,)  # a linker reads it
+    formats = (FORMAT,)
+    source_formats = MappingProxyType({FORMAT: Binary(b"\x7fELF")})
 
     def __init__(self) -> None:
         self._blocks: Blocks[_Block] = Blocks(f"device {self.name!r}", MEMORY_BYTES)

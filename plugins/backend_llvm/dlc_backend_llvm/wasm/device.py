@@ -10,6 +10,7 @@ import importlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dlc_core.runtime.guard.failures import status_failure
 from dlc_core.runtime.guard.mode import Layout
 from dlc_core.runtime.memory.host import NDArray
 from dlc_core.target import Artifact
+from dlc_core.target.confined import Binary
 
 _PAGE = 1 << 16
 _ALIGN = 64
@@ -115,7 +117,8 @@ class WasmDevice(SimulatedDevice):
     """Instances of modules in this process."""
 
     name = "wasm"
-    formats = source_formats = (FORMAT,)  # a linker reads it
+    formats = (FORMAT,)
+    source_formats = MappingProxyType({FORMAT: Binary(b"\0asm")})
     memory_bytes = 1 << 32
 
     def alloc_guarded(self, layout: Layout) -> int:
