@@ -14,7 +14,7 @@ from typing import Any
 from dlc_core.diag import ArtifactError, DlcError, LimitError, Span, UnsupportedError
 from dlc_core.graph.data_dims import DATA_DIMS, ELEMENTS
 from dlc_core.graph.dims import CONDITIONS
-from dlc_core.graph.limits import check_limits, check_nodes
+from dlc_core.graph.limits import check_limits
 from dlc_core.graph.node import CALL, CALL_PRIM, STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.graph.verify import verify_module
 from dlc_core.ir.conditions import KINDS
@@ -23,6 +23,7 @@ from dlc_core.ir.expr import post_order as expr_post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.plan import PLAN
 from dlc_core.ir.types import TensorType, TupleType, Type
+from dlc_core.limits import check_nodes
 from dlc_core.op.declare import OpDecl, foreign_attrs
 from dlc_core.passes.graph.check_module import check_module
 

@@ -22,12 +22,12 @@ import numpy as np
 from dlc_core.diag import ArtifactError, DlcError
 from dlc_core.driver.portable.check import EXPRS, check_portable
 from dlc_core.graph.json import graph_kinds
-from dlc_core.graph.limits import check_bytes, check_nodes
 from dlc_core.graph.node import GraphContext, using_context
 from dlc_core.ir.dtype import DType, dtype
 from dlc_core.ir.json import EXPR_KINDS, Kind, decode, encode
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import TensorType, TupleType
+from dlc_core.limits import check_bytes, check_nodes
 from dlc_core.op.lookup import registered_ops
 from dlc_core.runtime.artefact.container import PORTABLE, Opened, read_container
 from dlc_core.runtime.artefact.dtypes import check_dtypes, used_dtypes
