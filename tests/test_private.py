@@ -16,12 +16,18 @@ from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.config import config
 from dlc_core.diag import ArtifactError
 from dlc_core.driver.cache import Store
-from dlc_core.support import disk, private
+from dlc_core.support import disk, ownership, private
 from dlc_core.support.disk import RefusedCacheWarning, read_checked, write_checked
-from dlc_core.support.private import NotPrivateError, open_private, private_folder, write_private
+from dlc_core.support.private import (
+    NotPrivateError,
+    open_private,
+    open_settings,
+    private_folder,
+    write_private,
+)
 from tests.test_cache import X, compiled
 
-pytestmark = pytest.mark.skipif(not private.POSIX, reason="the system has no POSIX owners and modes")
+pytestmark = pytest.mark.skipif(not ownership.POSIX, reason="the system has no POSIX owners and modes")
 
 OTHER = 12345
 """Another user."""
@@ -275,15 +281,49 @@ def test_links_and_folders_above_are_checked(tmp_path, give_away):
     assert f"belongs to the user {OTHER}" in refused(folder / "file")
 
 
+def settings_refused(path):
+    with pytest.raises(NotPrivateError) as caught:
+        os.close(open_settings(path))
+    return caught.value.why
+
+
+def test_settings_may_be_those_of_the_superuser(tmp_path, give_away, monkeypatch):
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    path, link = folder / "keys", tmp_path / "link"
+    path.write_text("x")
+    link.symlink_to(path)
+    for given in (path, link):
+        os.close(open_settings(given))
+    for wrong in (0o666, 0o1666):
+        path.chmod(wrong)
+        assert f"mode {wrong:o}" in settings_refused(link)
+    path.chmod(0o644)
+    for wrong in (0o777, 0o1777):  # others may replace a file, or add it before this user does
+        folder.chmod(wrong)
+        assert f"mode {wrong:o}" in settings_refused(link)
+    folder.chmod(0o755)
+    os.mkfifo(folder / "pipe")
+    assert settings_refused(folder / "pipe") == "it is not a regular file"
+    with pytest.raises(FileNotFoundError):
+        open_settings(folder / "none")
+    (tmp_path / "turn").symlink_to("turn")
+    assert settings_refused(tmp_path / "turn") == "too many symbolic links"
+    give_away(path)
+    assert f"belongs to the user {OTHER}" in settings_refused(path)
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER + 1)
+    assert "belongs to the user" in settings_refused(path)
+
+
 def test_the_private_group_of_a_user_counts_as_the_user(tmp_path, monkeypatch):
     write_private(tmp_path / "cache" / "file", [b"x"])
     path = tmp_path / "cache" / "file"
     path.chmod(0o660)
-    monkeypatch.setattr(private, "_only_own_group", lambda group, owner: True)
+    monkeypatch.setattr(ownership, "_only_own_group", lambda group, owner: True)
     os.close(open_private(path))
-    monkeypatch.setattr(private, "_has_acl", lambda descriptor: True)
+    monkeypatch.setattr(ownership, "_has_acl", lambda descriptor: True)
     assert "mode 660" in refused(path)
-    monkeypatch.setattr(private, "_only_own_group", lambda group, owner: False)
+    monkeypatch.setattr(ownership, "_only_own_group", lambda group, owner: False)
     assert "mode 660" in refused(path)
 
 
@@ -312,7 +352,8 @@ def test_a_process_of_another_user_refuses_the_file():
 
 
 def test_systems_without_owners_refuse_links(tmp_path, monkeypatch):
-    monkeypatch.setattr(private, "POSIX", False)
+    for module in (ownership, private):
+        monkeypatch.setattr(module, "POSIX", False)
     path = tmp_path / "cache" / "file"
     with private_folder(path.parent, create=True) as folder:
         assert folder is None

@@ -13,7 +13,7 @@ from dlc_core.config import config
 from dlc_core.diag import UsageError
 from dlc_core.driver import CompileRequest, digests, shared_cache, signing
 from dlc_core.driver.cache import Store
-from dlc_core.support.private import objection
+from dlc_core.support.ownership import objection
 from tests.test_cache import TENSOR, X, compiled, module
 
 pytest.importorskip("cryptography", reason="signatures need the package cryptography")

@@ -35,7 +35,7 @@ from dlc_core.driver.cache_check import check_cache
 from dlc_core.driver.kernel_cache import kept_kernels
 from dlc_core.driver.key import Answer
 from dlc_core.support.kept_files import KeptFile, KeptFiles
-from dlc_core.support.private import POSIX
+from dlc_core.support.ownership import POSIX
 
 SHOWN = 60
 """Characters of a part of a key that are shown around its first difference."""

@@ -7,15 +7,14 @@ one in each line, followed by a comment; "#" begins a comment line. These keys a
 - those of the file `trusted.keys` in `config.keys_dir`, to which `dlc keys trust` adds;
 - those of plugins (hook `dlc_trusted_keys`).
 
-A file of keys counts only if no other user can write it. Private keys are files in PEM (PKCS #8), which only
-this user can read.
+A file of keys counts only if this user or the superuser has written it, and nobody else can write or replace
+it. Private keys are files in PEM (PKCS #8), which only this user can read.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +24,14 @@ from dlc_core.config import config
 from dlc_core.diag import UnsupportedError, UsageError
 from dlc_core.plugin.registry import registry
 from dlc_core.support.lazy import lazy
-from dlc_core.support.private import new_file, objection, private_folder, read_private, write_private
+from dlc_core.support.private import (
+    NotPrivateError,
+    new_file,
+    open_settings,
+    private_folder,
+    read_private,
+    write_private,
+)
 from dlc_core.support.record import record
 
 if TYPE_CHECKING:
@@ -96,12 +102,11 @@ def trusted_keys() -> list[PublicKey]:
 
 def _keys_of_file(path: Path) -> Iterator[PublicKey]:
     try:
-        with path.open("rb") as file:
-            why = objection(os.fstat(file.fileno()), parent=True, descriptor=file.fileno())
-            if why:
-                hint = f"give it to this user or to the superuser alone: chmod go-w {path}"
-                raise UsageError(f"the keys of {path} are not used", why=why, hint=hint)
+        with open(open_settings(path), "rb") as file:  # noqa: PTH123 (a descriptor)
             text = file.read(_MAX_FILE).decode("utf-8", "replace")
+    except NotPrivateError as error:
+        hint = f"give it to this user or to the superuser alone: chmod go-w {error.path}"
+        raise UsageError(f"the keys of {path} are not used", why=str(error), hint=hint) from None
     except OSError as error:
         raise UsageError(
             f"the file of trusted keys {path} cannot be read", why=(error.strerror or str(error)).lower()

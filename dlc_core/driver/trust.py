@@ -17,7 +17,7 @@ from dlc_core.driver import keys
 from dlc_core.driver.signing import signatures, signer
 from dlc_core.runtime.artefact.container import Envelope
 from dlc_core.runtime.artefact.marks import is_marked, key_problem
-from dlc_core.support.private import objection
+from dlc_core.support.ownership import objection
 
 OWN, CALLER = "this user's mark", "trust=True"
 

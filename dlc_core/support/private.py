@@ -3,7 +3,7 @@
     with private_folder(path) as folder:       a descriptor of the folder
     open_private(path) -> int                  a descriptor of a file
     write_private(path, [data])                atomic: a new file that is renamed
-    objection(status) -> str                   why another user may have written it, else ""
+    open_settings(path) -> int                 the same for files that the superuser may have written, too
 
 A process that runs the code of a cached file trusts everybody who can write that file. So the path is walked
 from the root of the file system, each folder is opened relative to the descriptor of the one above, and
@@ -15,8 +15,8 @@ owner and mode are those of opened descriptors: nothing changes between check an
   a folder with the sticky bit, such as the one for temporary files, where others cannot rename files of this
   user. Symbolic links between them belong to this user or to the superuser.
 
-The private group of a user, which has the user's name and no other member, counts as the user. Systems
-without POSIX owners have no such check: there, only symbolic links and special files are refused.
+The rules for owner and mode are those of `ownership`. Systems without POSIX owners have no such check: there,
+only symbolic links and special files are refused.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 
-POSIX = os.name == "posix" and {os.open, os.mkdir, os.stat, os.unlink, os.rename} <= os.supports_dir_fd
-"""Whether owners and modes are checked."""
+from dlc_core.support.ownership import POSIX, is_superuser, objection
+
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAX_LINKS = 40
 _CLOSED = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _CLOSED
@@ -52,25 +50,6 @@ class NotPrivateError(OSError):
     def hint(self) -> str:
         """The remedy, as text."""
         return f"remove {self.path}, or give it to this user alone (chown, chmod go-w)"
-
-
-def objection(status: os.stat_result, *, parent: bool = False, descriptor: int | None = None) -> str:
-    """Return why a user other than this one may have written a file or folder; "" if none can.
-
-    `parent` is the rule for folders above that of the file. With the descriptor, a group that has no other
-    member is no objection.
-    """
-    if not POSIX:
-        return ""
-    owner, mode = status.st_uid, stat.S_IMODE(status.st_mode)
-    if owner != os.geteuid() and not (parent and (owner == 0 or owner == _unmapped_user())):
-        return f"it belongs to the user {owner}, and this process to the user {os.geteuid()}"
-    loose = mode & _OTHERS_WRITE
-    if loose == stat.S_IWGRP and _only_own_group(status.st_gid, os.geteuid()) and not _has_acl(descriptor):
-        loose = 0
-    if not loose or (parent and mode & stat.S_ISVTX):
-        return ""
-    return f"other users can write to it (mode {mode:o})"
 
 
 @contextmanager
@@ -134,6 +113,42 @@ def open_private(path: Path, folder: int | None = None) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def open_settings(path: Path) -> int:
+    """Open a file that this user or the superuser has written, and return its descriptor for reading.
+
+    Its folder belongs to one of them, and no other user can write to it. The file may be a symbolic link of
+    one of them. Raises NotPrivateError, and other OSErrors if it is missing.
+    """
+    if not POSIX:
+        return os.open(path, _READ)
+    at, links = path.absolute(), 0
+    while True:
+        above = _walk(at.parent, create=False)
+        try:
+            _check_settings(above, at.parent)
+            if not _is_link(at.name, above):
+                descriptor = os.open(at.name, _READ, dir_fd=above)
+                break
+            links += 1
+            at = at.parent / _link_target(at, above, links)
+        finally:
+            os.close(above)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotPrivateError(at, "it is not a regular file")
+        _check_settings(descriptor, at)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_settings(descriptor: int, path: Path) -> None:
+    why = objection(os.fstat(descriptor), superuser=True, descriptor=descriptor)
+    if why:
+        raise NotPrivateError(path, why)
 
 
 def read_private(path: Path, folder: int | None = None) -> bytes:
@@ -247,7 +262,7 @@ def _enter(above: int, path: Path, create: bool, flags: int = _LIST) -> int:
 
 
 def _check_parent(descriptor: int, path: Path) -> None:
-    why = objection(os.fstat(descriptor), parent=True, descriptor=descriptor)
+    why = objection(os.fstat(descriptor), superuser=True, sticky=True, descriptor=descriptor)
     if why:
         raise NotPrivateError(path, why)
 
@@ -260,59 +275,20 @@ def _is_link(name: str, folder: int) -> bool:
 
 def _link_target(path: Path, folder: int, links: int) -> Path:
     owner = os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_uid
-    if owner not in (0, os.geteuid(), _unmapped_user()):
+    if owner != os.geteuid() and not is_superuser(owner):
         raise NotPrivateError(path, f"it is a symbolic link of the user {owner}")
     if links > _MAX_LINKS:
         raise NotPrivateError(path, "too many symbolic links")
     return Path(os.readlink(path.name, dir_fd=folder))
 
 
-@lru_cache(maxsize=1)
-def _unmapped_user() -> int:
-    """The owner that files of users outside a user namespace seem to have, such as the host's superuser.
-
-    Without a user namespace nobody is meant: -1.
-    """
-    with suppress(OSError, ValueError):
-        if Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]:
-            return int(Path("/proc/sys/kernel/overflowuid").read_text())
-    return -1
-
-
-@lru_cache(maxsize=64)
-def _only_own_group(group: int, owner: int) -> bool:
-    """Whether a group is the private one of a user: it has the user's name and no other member."""
-    try:
-        import grp
-        import pwd
-
-        user, found = pwd.getpwuid(owner), grp.getgrgid(group)
-    except (ImportError, KeyError):
-        return False
-    return user.pw_gid == group and found.gr_name == user.pw_name and set(found.gr_mem) <= {user.pw_name}
-
-
-def _has_acl(descriptor: int | None) -> bool:
-    """Whether an access-control list may name users besides owner and group."""
-    if descriptor is None or not hasattr(os, "getxattr"):
-        return True
-    try:
-        os.getxattr(f"/proc/self/fd/{descriptor}", "system.posix_acl_access")
-    except FileNotFoundError:
-        return True
-    except OSError:  # it has none
-        return False
-    return True
-
-
 __all__ = [
     "FILE_MODE",
     "FOLDER_MODE",
-    "POSIX",
     "NotPrivateError",
     "new_file",
-    "objection",
     "open_private",
+    "open_settings",
     "private_folder",
     "read_private",
     "remove_from",

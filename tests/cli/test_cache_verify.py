@@ -14,11 +14,11 @@ from dlc_core.backend.binary_cache import cached_binary
 from dlc_core.cli.main import main
 from dlc_core.driver.cache import Store
 from dlc_core.driver.kernel_cache import kept_kernels
-from dlc_core.support import private
+from dlc_core.support import ownership
 from dlc_core.support.disk import write_checked
 from tests.test_cache import compiled
 
-pytestmark = pytest.mark.skipif(not private.POSIX, reason="the system has no POSIX owners and modes")
+pytestmark = pytest.mark.skipif(not ownership.POSIX, reason="the system has no POSIX owners and modes")
 
 
 @pytest.fixture(autouse=True)

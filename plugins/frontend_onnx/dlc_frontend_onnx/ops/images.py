@@ -19,6 +19,9 @@ Bytes = np.ndarray[Any, Any]
 FORMATS = {"RGB": ("RGB", 3), "BGR": ("RGB", 3), "Grayscale": ("L", 1)}
 """Pixel formats of ONNX: Pillow's mode, and the number of channels."""
 
+ENCODINGS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""The encodings that ONNX names. Pillow knows others, and runs a PostScript interpreter for some."""
+
 MAX_PIXELS = 1 << 28
 """Limit of pixels, because a small file may declare a huge image."""
 
@@ -38,7 +41,7 @@ def _reference(encoded: Bytes, *, pixels: str) -> Bytes:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(encoded.tobytes())) as image:
+            with Image.open(io.BytesIO(encoded.tobytes()), formats=ENCODINGS) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise RuntimeFailure(f"a picture of {image.width} x {image.height} pixels")
                 found = np.asarray(image.convert(FORMATS[pixels][0]))
