@@ -7,9 +7,9 @@ import subprocess
 
 import numpy as np
 import pytest
+from dlc_frontend_onnx.ops.images import ENCODINGS, IMAGE_DECODE
 
 from dlc_core.diag import RuntimeFailure
-from dlc_frontend_onnx.ops.images import ENCODINGS, IMAGE_DECODE
 
 Image = pytest.importorskip("PIL.Image", reason="decoding pictures needs the extra `images`")
 
