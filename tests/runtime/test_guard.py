@@ -22,7 +22,7 @@ from dlc_core.op import std
 from dlc_core.passes import PassContext
 from dlc_core.passes.base import Pass
 from dlc_core.runtime.call.guarded import Layouts
-from dlc_core.runtime.guard.memory import GuardedMemory, owner_of
+from dlc_core.runtime.guard.memory import GuardedMemory, owner_of, shaped
 from dlc_core.runtime.guard.mode import MODES, PAGE, Layout, SizedSlot, fill_of, mode_of, single_value_layout
 from dlc_core.runtime.interface.encode import decode_signature, encode_signature
 from dlc_core.runtime.memory.host import address
@@ -70,6 +70,26 @@ def test_finds_writes_next_to_a_value_in_its_pages():
     memory.bytes[8:10] = 1
     with pytest.raises(RuntimeFailure, match="2 bytes after x"):
         memory.check()
+
+
+def test_refuses_shapes_that_arrays_cannot_have():
+    """They have no elements, so they take no memory."""
+    none, huge = np.zeros(0, np.uint8), (0, 1 << 40, 1 << 40)
+    with pytest.raises(RuntimeFailure, match=r"a result cannot have the shape \(0, "):
+        shaped(none, huge, np.dtype(np.float32))
+    assert shaped(none, (0, 3), np.dtype(np.float32)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("mode", ["off", *MODES])
+def test_results_without_elements_have_a_shape_that_arrays_can_have(mode):
+    pytest.importorskip("dlc_backend_llvm", reason="the LLVM backend is not installed")
+    n, a, b = Var("n"), Var("a"), Var("b")
+    x, y = param("x", tensor_type((n, a, 1))), param("y", tensor_type((n, 1, b)))
+    exe = dlc.compile(IRModule.of(Function("main", (x, y), std.add(x, y))), "llvm", config={"guard": mode})
+    given = np.empty((0, 1 << 40, 1), np.float32), np.empty((0, 1, 1 << 40), np.float32)
+    with pytest.raises(RuntimeFailure, match=r"the shape \(0, 1099511627776, 1099511627776\)"):
+        exe(*given)
+    assert exe(given[0], given[1][:, :, :3]).shape == (0, 1 << 40, 3)
 
 
 @pytest.mark.parametrize("slots", [[(-8, 4)], [(0, PAGE + 1)], [(0, 8), (16, 8)], [(4 * PAGE, 0)]])
