@@ -63,6 +63,17 @@ python -m dlc_frontend_torch.score --limit 1 --json score.jsonl \\
     --summary plugins/frontend_torch/dlc_frontend_torch/score/recorded.json
 ```
 
+`--gradients` runs the samples through torch.compile with backward, and compares gradients too. Results are
+compared with eager's by torch's own tolerances. Where these do not hold, the references are better ones:
+
+- Sorts of eager are stable. torch leaves the order of equal elements open; it decides which of them gets a
+  gradient. dlc's sorts are stable.
+- A result may be as far from the result in float64 as eager's is. The float64 run draws the random numbers of
+  the sample's dtype.
+- The errors of operators that sum products may be in proportion to the largest error of eager.
+- Terms of a gradient may cancel. An element of a gradient may be as far from the float64 one as it is in some
+  of 32 runs of eager, in each of which all operators round to the dtype of the sample up or down at random.
+
 These samples were refused, with the number of samples and the OpInfos:
 """
 NONE = "has no converter"

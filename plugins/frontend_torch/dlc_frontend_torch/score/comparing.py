@@ -60,12 +60,14 @@ def difference(
     place: int = 0,
     *,
     by_norm: bool = False,
+    rounded: Sequence[Sequence[Any]] = (),
 ) -> str | None:
     """How a result differs from eager's, or None if it is right.
 
     `exact` are the results for float64 copies of the inputs. A result that is no farther from `exact[place]`
-    than eager's own, element by element and within tolerance, is right too. With `by_norm`, so is one whose
-    errors are at most `SHARE` times the largest error of eager's elements.
+    than eager's own, element by element and within tolerance, is right too. `rounded` are results of eager
+    with other roundings: an element may be as far from the exact one as the farthest of these is. With
+    `by_norm`, its error may be `SHARE` times the largest error of eager's elements.
     """
     if not isinstance(expected, torch.Tensor):
         if isinstance(found, torch.Tensor) and not found.shape:
@@ -80,12 +82,14 @@ def difference(
     if message is None or exact is None or not (expected.is_floating_point() or expected.is_complex()):
         return message
     true = exact[place]
+    others = [expected, *(each[place] for each in rounded)]
     if not isinstance(true, torch.Tensor) or true.shape != expected.shape:
         return message
     if expected.is_complex():
-        found, expected = torch.view_as_real(found), torch.view_as_real(expected.resolve_conj())
+        found = torch.view_as_real(found)
+        others = [torch.view_as_real(each.resolve_conj()) for each in others]
         true = torch.view_as_real(true.to(torch.complex128).resolve_conj())
-    return None if _as_exact(found, expected, true.double(), allowed, by_norm) else message
+    return None if _as_exact(found, others, true.double(), allowed, by_norm) else message
 
 
 def _close(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> str | None:
@@ -98,16 +102,19 @@ def _close(found: torch.Tensor, expected: torch.Tensor, allowed: Tolerance) -> s
     return None
 
 
-def _as_exact(found: Any, expected: Any, true: Any, allowed: Tolerance, by_norm: bool) -> bool:
-    own, others = found.double(), expected.double()
+def _as_exact(
+    found: torch.Tensor, others: Sequence[torch.Tensor], true: torch.Tensor, allowed: Tolerance, by_norm: bool
+) -> bool:
+    """Whether elements are as near to the true ones as those of eager, which are the first of the others."""
+    own, expected = found.double(), others[0].double()
     # What the dtype cannot represent is infinite in both.
     true = true.to(found.dtype).double()
     distance = (own - true).abs()
-    errors = (others - true).abs()
+    errors = torch.stack([(each.double() - true).abs() for each in others]).amax(0)
     if by_norm and errors.numel() and errors.isfinite().all():
         errors = SHARE * errors.max()
     limit = errors + allowed.absolute + allowed.relative * true.abs()
-    same = (own == true) | (own.isnan() & true.isnan()) | (own == others) | (own.isnan() & others.isnan())
+    same = (own == true) | (own.isnan() & true.isnan()) | (own == expected) | (own.isnan() & expected.isnan())
     return bool((same | (distance <= limit)).all())
 
 

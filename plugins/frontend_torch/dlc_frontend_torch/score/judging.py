@@ -14,6 +14,7 @@ from dlc_core.diag import DlcError, UnsupportedError
 from dlc_core.graph.node import GraphContext, using_context
 from dlc_core.support.record import record
 from dlc_frontend_torch.score.comparing import difference, is_contraction
+from dlc_frontend_torch.score.references import StableSorts
 from dlc_frontend_torch.score.results import CRASHED, RANDOM, REFUSED, RIGHT, WRONG, Outcome
 from dlc_frontend_torch.score.running import Prepared, prepared, results
 from dlc_frontend_torch.score.samples import Case, cases
@@ -100,7 +101,7 @@ def _ready(case: Case) -> _Ready | Outcome | None:
 def eager(case: Case, convert: Callable[[Any], Any] = lambda x: x) -> Sequence[Any] | None:
     """The results of eager torch, as a flat list; None if it raises."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), StableSorts():
             copies = [convert(each.detach().clone()) for each in case.tensors]
             return [
                 each.clone() if isinstance(each, torch.Tensor) else each
