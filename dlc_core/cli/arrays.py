@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from dlc_core.ir.expr import Expr, Var, free_vars
 from dlc_core.ir.types import Dim
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.interface.signature import Value
+from dlc_core.support.array_files import load_arrays
 
 Array = np.ndarray[Any, Any]
 
@@ -35,17 +35,13 @@ def read_arrays(path: Path) -> dict[str, Array]:
     found = _load(path)
     if isinstance(found, np.ndarray):
         raise UsageError(f"{path} holds one array without a name", hint="give it with --input NAME=FILE")
-    try:
-        with found:
-            return {name: found[name] for name in found.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{path} cannot be read", why=str(error)) from None
+    return found
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path) -> Array | dict[str, Array]:
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        return load_arrays(path)
+    except (ValueError, OSError) as error:
         raise UsageError(f"{path} cannot be read", why=str(error), hint="a .npy or .npz file") from None
 
 

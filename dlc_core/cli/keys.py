@@ -28,7 +28,14 @@ class Action(str, Enum):
     trust = "trust"
 
 
-def sign(files: Files, key: KeyFile = None) -> None:
+def sign(
+    files: Files,
+    key: KeyFile = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Sign files that this user did not write and no trusted key signed."),
+    ] = False,
+) -> None:
     """Sign `.dlc` files, so that `dlc.open` accepts them wherever the key is trusted.
 
     The signature (Ed25519) covers the whole contents: code, header, weights. Needs the extra `signing` of
@@ -40,7 +47,7 @@ def sign(files: Files, key: KeyFile = None) -> None:
     - `dlc sign model.dlc --key release.pem`
     """
     for file in files:
-        print(f"{file}: signed by {signing.sign(file, key)}")
+        print(f"{file}: signed by {signing.sign(file, key, trust=trust)}")
 
 
 def verify(files: Files) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dlc_core.cli.terminal import printable_output
 from dlc_core.config import config
 from dlc_core.diag import DlcError, PluginError, UsageError
 from dlc_core.hooks import Command
@@ -29,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, given without the program's name. Returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        _app(arguments)(args=arguments, prog_name="dlc")
+        with printable_output():
+            _app(arguments)(args=arguments, prog_name="dlc")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except DlcError as error:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlc_core.diag import ArtifactError
+from dlc_core.diag import ArtifactError, UntrustedError
 from dlc_core.driver import keys
 from dlc_core.runtime.artefact.container import Opened, read_container
 from dlc_core.runtime.artefact.contract import CODE
@@ -49,17 +49,31 @@ class Verified:
         return self.own or bool(self.signed_by) or self.portable
 
 
-def sign(path: str | os.PathLike[str], key: str | os.PathLike[str] | None = None) -> str:
+def sign(
+    path: str | os.PathLike[str], key: str | os.PathLike[str] | None = None, *, trust: bool = False
+) -> str:
     """Sign an artefact, after a check of all its checksums, and return the public key as text.
 
+    This user's dlc must have written it, or it has a signature of a trusted key; `trust` signs others, too.
+
     `key` is the file of a private key (Ed25519, PEM); the default is the one that `dlc keys new` made. The
-    file is replaced by a signed one; other signatures are kept. Raises UsageError if there is no such key,
-    ArtifactError if the file is damaged or cannot be written, and UnsupportedError without `cryptography`.
+    file is replaced by a signed one; other signatures are kept. Raises UntrustedError for a file for which
+    nobody vouches, UsageError if there is no such key, ArtifactError if the file is damaged or cannot be
+    written, and UnsupportedError without `cryptography`.
     """
     private = keys.read_key(None if key is None else Path(key))
     public = keys.public_bytes(private)
     file = Path(path)
     opened = _checked(file)
+    envelope = opened.envelope
+    if not (trust or envelope.portable or is_marked(envelope.prefix, envelope.seals)) and not signer(
+        envelope.prefix, envelope.seals, keys.trusted_keys()
+    ):
+        raise UntrustedError(
+            f"{file} is not signed",
+            why="this user's dlc did not write it, and no trusted key has signed it",
+            hint="sign what you made, or pass trust=True (--trust), as if you had made it",
+        )
     seals = [seal for seal in opened.envelope.seals if _key_of(seal) != public]
     proof = public + private.sign(_DOMAIN + opened.envelope.prefix)
     _replace_seals(file, opened, [*seals, Seal(SIGNATURE, proof)])

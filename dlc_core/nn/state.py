@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from dlc_core.diag import ModelError, UsageError
 from dlc_core.ir.dtype import dtype
+from dlc_core.support.array_files import load_arrays
 
 NDArray = np.ndarray[Any, Any]
 
@@ -38,13 +38,15 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, NDArray]:
         raise UsageError(f"{file} is no state that can be read", hint=f"it ends in {' or '.join(readers)}")
     try:
         return reader(file)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{file} cannot be read", why=f"{error}" or type(error).__name__) from None
 
 
 def _npz(file: Path) -> dict[str, NDArray]:
-    with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    arrays = load_arrays(file)
+    if not isinstance(arrays, dict):
+        raise ValueError("it holds one array without a name")
+    return arrays
 
 
 def _safetensors(file: Path) -> dict[str, NDArray]:

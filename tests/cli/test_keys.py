@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -71,11 +73,27 @@ def test_a_signature_covers_code_header_and_weights(signed):
                     dlc.open(path)
 
 
+def test_files_of_others_are_not_signed(signed, tmp_path, capsys):
+    path, key = signed
+    _, other = keys.new_key()
+    before = path.read_bytes()
+    with pytest.raises(UntrustedError, match="is not signed"):
+        dlc.sign(path)
+    assert main(["sign", str(path)]) == 1
+    assert path.read_bytes() == before
+    with config.override(trusted_keys=(key,)):
+        assert dlc.sign(path) == keys.key_text(other)
+    path.write_bytes(before)
+    assert main(["sign", str(path), "--trust"]) == 0
+    assert dlc.verify(path).unknown == (key, keys.key_text(other))
+
+
 def test_several_sign_one_file(signed, tmp_path):
     path, key = signed
     other = keys.key_text(keys.new_key(tmp_path / "other.pem")[1])
     before = path.stat().st_mode
-    assert dlc.sign(path, tmp_path / "other.pem") == dlc.sign(path, tmp_path / "other.pem") == other
+    sign = partial(dlc.sign, path, tmp_path / "other.pem", trust=True)
+    assert sign() == sign() == other
     with config.override(trusted_keys=(other,)):
         found = dlc.verify(path)
         assert (found.signed_by, found.unknown, found.trusted) == ((other,), (key,), True)

@@ -97,6 +97,18 @@ def test_refuses_files_that_are_not_artefacts(saved, tmp_path):
         dlc.open(tmp_path)
 
 
+def test_other_files_are_not_read_to_memory(tmp_path, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("the file is read")
+
+    monkeypatch.setattr(container, "_memory", refuse)
+    path = tmp_path / "large.dlc"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ArtifactError, match="is not an artefact"):
+        dlc.open(path, trust=True)
+
+
 def test_finds_flipped_bits(saved):
     data, attempt = saved
     attempt(data, verify=True)

@@ -38,6 +38,21 @@ def test_a_product_counts_its_multiply_adds_once():
     assert found.intensity == pytest.approx(1024 / 896)
 
 
+def test_a_shared_term_counts_once():
+    """A walk of each path to it would take exponential time."""
+    a, b = te.placeholder((8,), name="a"), te.placeholder((8,), name="b")
+
+    def doubled(i):
+        value = a[i] * b[i]
+        for _ in range(80):
+            value = value + value
+        return value
+
+    k = te.reduce_axis((0, 8), "k")
+    c = te.compute((1,), lambda i: te.sum(doubled(k), axis=k))
+    assert work_of(te.create_prim_func([a, b, c])).multiply_adds == 8
+
+
 def test_products_of_narrow_elements_are_a_step_for_each_group():
     a, b = te.placeholder((8, 16), "uint8", name="a"), te.placeholder((16, 4), "int8", name="b")
     k = te.reduce_axis((0, 16), "k")

@@ -201,10 +201,16 @@ class _Count:
 
 
 def _multiply_adds(store: Store) -> int:
-    """Return the number of products that a statement adds to the element that it stores."""
+    """Return the number of products that a statement adds to the element that it stores. A term that is used
+    several times counts once, as it is computed once.
+    """
     products, is_sum, work = 0, False, [store.value]
+    done: set[Expr] = set()
     while work:
         term = work.pop()
+        if term in done:
+            continue
+        done.add(term)
         if isinstance(term, Cast):
             work.append(term.a)
         elif isinstance(term, Binary) and term.op == "add":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from dlc_core.cancel import checkpoint
 from dlc_core.decisions import Decision
 from dlc_core.diag import CodegenError
 from dlc_core.ir.expr import Call, Expr, const_value, post_order
@@ -28,6 +29,8 @@ from dlc_core.tir.stmt import Eval, For, PrimFunc, Seq, Stmt, Store, While, seq
 
 MAX_STEPS = "unroll_max_steps"
 """The annotation of a loop with the most stores and calls up to which it and inner loops are unrolled."""
+MAX_COPIES = 1 << 16
+"""The most iterations of unrolled loops in each other; the code of more would take minutes to compile."""
 SMALL = Decision(
     "loops.unroll",
     "Whether small serial loops of constant extent are unrolled in addition to those of the schedule, "
@@ -98,6 +101,7 @@ class _Unroll:
         def visit(loop: For) -> Stmt | None:
             if loop.kind != "unrolled" or loop in inside:
                 return None
+            _check_copies(loop)
             if loop not in nests:
                 return _one_by_one(loop)
             nest = _Nest(loop)
@@ -126,10 +130,27 @@ def _count(loop: For) -> int:
     return count
 
 
+def _check_copies(root: For) -> None:
+    """Raise CodegenError if a loop and the unrolled loops in it have too many iterations."""
+    work = [(root, 1)]
+    while work:
+        stmt, copies = work.pop()
+        if isinstance(stmt, For) and stmt.kind == "unrolled":
+            copies *= max(1, _count(stmt))
+            if copies > MAX_COPIES:
+                raise CodegenError(
+                    f"loop {stmt.var.name!r} of extent {stmt.extent} cannot be unrolled",
+                    why=f"there would be {copies} copies of its body, and at most {MAX_COPIES} are made",
+                    hint="split it and unroll the inner loop",
+                )
+        work += [(child, copies) for child in child_stmts(stmt)]
+
+
 def _one_by_one(loop: For) -> Stmt:
     binds = any(bound_vars(s) or s.bound_buffers() for s in stmts(loop.body))
     copies = []
     for step in range(_count(loop)):
+        checkpoint()
         body = substitute_stmt(loop.body, {loop.var: loop.begin + step})
         copies.append(rename_bound(body) if binds and step else body)
     return seq(*copies)
@@ -185,6 +206,7 @@ class _Nest:
             case For():
                 begin = current.get(stmt.begin, stmt.begin)
                 for step in range(_count(stmt)):
+                    checkpoint()
                     current[stmt.var] = begin + step
                     for e in self.changing[stmt]:
                         current[e] = self._rebuilt(e)

@@ -152,14 +152,18 @@ def _read(path: Path, file: BinaryIO, mapped: bool, accept: Accept | None) -> Op
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         raise ArtifactError(f"{path} cannot be read", why="it is not a regular file")
-    data = _memory(file, status.st_size, mapped)
-    size = data.nbytes
-    start = bytes(data[: PREFIX.size])
+    file.seek(0)
+    start = file.read(PREFIX.size)
     if not start.startswith((MAGIC, PORTABLE)):
         hint = "artefacts are made by exe.save; models are read by dlc.compile"
         raise ArtifactError(f"{path} is not an artefact", why=f"it begins with {start[:8]!r}", hint=hint)
     if len(start) < PREFIX.size:
         raise _damaged(path, "it is shorter than the prefix of an artefact")
+    data = _memory(file, status.st_size, mapped)
+    size = data.nbytes
+    start = bytes(data[: PREFIX.size])
+    if len(start) < PREFIX.size:
+        raise _damaged(path, "it becomes shorter while it is read")
     _, schema, length, digest = PREFIX.unpack(start)
     if schema != SCHEMA:
         raise ArtifactError(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlc_core.passes.tir.unroll import UnrollLoops
+from dlc_core.cancel import CancelToken
+from dlc_core.diag import CancelledError, CodegenError
+from dlc_core.passes.tir.unroll import MAX_COPIES, UnrollLoops, unroll_loops
 from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged, parse_func
 from dlc_core.tir.functor import stmts
 from dlc_core.tir.stmt import For
@@ -21,6 +23,36 @@ def f(A: T.Buffer((64,), "float32")):
 
 def kinds(func) -> list[str]:
     return [s.kind for s in stmts(func.body) if isinstance(s, For)]
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(10**9, 1), (300, 300)])
+def test_huge_loops_are_refused(outer, inner):
+    func = parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer((64,), "float32")):
+    for i in T.unroll({outer}):
+        for j in T.unroll({inner}):
+            A[(i + j) % 64] = T.float32(1.0)
+""")
+    with pytest.raises(CodegenError, match="cannot be unrolled") as caught:
+        unroll_loops(func)
+    assert str(MAX_COPIES) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body", ["A[i % 64] = T.float32(1.0)", "with T.block():\n            A[i % 64] = A[0]"]
+)
+def test_unrolling_can_be_cancelled(body):
+    func = parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer((64,), "float32")):
+    for i in T.unroll(1000):
+        {body}
+""")
+    token = CancelToken()
+    token.cancel()
+    with token, pytest.raises(CancelledError):
+        unroll_loops(func)
 
 
 @pytest.mark.parametrize("max_steps", [0, 4, 100])
