@@ -53,8 +53,7 @@ def load(
             raise UsageError("taps need a model, and this is a module", hint="load the model with taps=[...]")
         if reading:
             raise UsageError(f"a module takes no {next(iter(reading))!r}", why="no frontend reads it")
-        checks.check_module(model)
-        return resize.with_shapes(model, shapes)
+        return resize.with_shapes(checks.check_module(model), shapes)
     reader = reader_of(model, frontend)
     if not trust:
         _check_harmless(reader, model)

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
-from dlc_core.ir.expr import Call, Expr, Var, call, const, eq, post_order, transform
+from dlc_core.ir.expr import Call, Expr, Var, call, const, const_value, eq, post_order, transform
 from dlc_core.tir.functor import exprs_of, stmts, transform_stmt
 from dlc_core.tir.stmt import Block, If, PrimFunc, Stmt, Store, seq
 
@@ -73,6 +73,17 @@ def report_index(index: Expr, extent: Expr) -> Expr:
     return call(REPORT, (index, extent, const(0)), index.dtype)
 
 
+def report_codes(func: PrimFunc) -> frozenset[int]:
+    """The codes of the `report_index` calls of a program; -1 for one that is no literal."""
+    found: set[int] = set()
+    for stmt in stmts(func.body):
+        for e in post_order(*exprs_of(stmt)):
+            if isinstance(e, Call) and e.name == REPORT:
+                code = const_value(e.args[2])
+                found.add(-1 if code is None else int(code))
+    return frozenset(found)
+
+
 def numbered(func: PrimFunc) -> PrimFunc:
     """Give each `report_index` a unique code. An attribute maps codes to their subjects: the
     blocks that contain them, or the texts of checks."""
@@ -112,6 +123,7 @@ __all__ = [
     "numbered",
     "parameters_of",
     "record_buffer",
+    "report_codes",
     "report_index",
     "with_parameters",
 ]

@@ -28,8 +28,10 @@ Code generators and the reference interpreter follow these rules for floats and 
   * `cast` of a float to an integer rounds towards zero; out of range, and for NaN, the value is unspecified.
     A cast to bool is a comparison with zero.
   * `floordiv` and `floormod` round the quotient down; `truncdiv`, `truncmod` and integer `div` towards zero.
-  * Integer division by zero is an error of the program.  A shift by the width or more gives 0 (-1 for a
-    negative left operand shifted right).
+  * No integer division traps. By zero, quotient and remainder are 0 where the program divides, and any
+    value where a pass has simplified the expression. The smallest integer divided by -1 wraps around.
+    Passes that prove something from a quotient prove that its divisor is not zero.
+  * A shift by the width or more gives 0 (-1 for a negative left operand shifted right).
 """
 
 from __future__ import annotations

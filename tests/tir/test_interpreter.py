@@ -107,10 +107,17 @@ def test_out_of_bounds_names_buffer_index_statement_and_variables() -> None:
     assert "A[-1]" in out_of_bounds_by(lambda i: i - 1)
 
 
-def test_division_by_zero_and_checks_fail_clearly() -> None:
+def test_integer_divisions_by_zero_give_zero() -> None:
     a, i = Buffer("A", (4,), "int64"), Var("i")
-    with pytest.raises(RuntimeFailure, match="integer division by zero"):
-        run(func(loop(i, 4, store(a, (i,), const(8) // i)), a), np.zeros(4, np.int64))
+    for op in ("floordiv", "floormod", "truncdiv", "truncmod", "div"):
+        values = np.full(4, 9, np.int64)
+        run(func(loop(i, 4, store(a, (i,), binary(op, const(8), i))), a), values)
+        assert values[0] == 0
+        assert values[3] == 2  # the quotient and the remainder of 8 by 3
+
+
+def test_failed_checks_are_errors() -> None:
+    i = Var("i")
     with pytest.raises(RuntimeFailure, match="check 7"):
         run(func(loop(i, 4, Eval(intrinsic("check", i < 2, const(7, "int32"))))))
 

@@ -6,8 +6,10 @@ name are checked here, the types of op nodes later by the pass `infer`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dlc_core.diag import DlcError, TypeInferenceError, UsageError, VerifyError, similar
-from dlc_core.graph.node import STRUCTURAL, Function, Node, nodes_of
+from dlc_core.graph.node import STRUCTURAL, Function, Node, node, nodes_of, rewrite
 from dlc_core.graph.verify import verify_module
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.plan import without_plan
@@ -18,18 +20,22 @@ from dlc_core.op.std.control import call_types
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.graph.resolve_calls import calls_by_name
 from dlc_core.schedule.layout import REPACK
+from dlc_core.tir.attributes import stated
 from dlc_core.tir.interface import is_scheduled
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.stmt import EMPTY, PrimFunc
 from dlc_core.tir.verify import find_problems
 from dlc_core.tir.verify_axes import race_problems, undefined_results
+from dlc_core.tir.verify_given import given_problems, recursive_kernels
 
 
-def check_module(module: IRModule) -> None:
-    """Check functions, ops, tensor programs and calls by name.
+def check_module(module: IRModule) -> IRModule:
+    """Check functions, ops, tensor programs and calls by name. Returns the module, whose programs have only
+    attributes that programs may state (`tir.attributes`).
 
     Raises VerifyError for functions that violate a rule of the verifiers, UsageError for an op without a
     declaration and for calls that do not fit, TypeInferenceError for their arguments.
     """
+    module = _with_stated(module)
     _check_calls(module)
     verify_module(module)
     for n in nodes_of(*module.of_kind(Function).values()):
@@ -45,8 +51,40 @@ def check_module(module: IRModule) -> None:
         if n.op is CALL_TIR:
             check_program(n.attrs["program"])
             _check_results(n, n.attrs["program"])
-    for func in module.of_kind(PrimFunc).values():
-        check_program(func)
+    programs: dict[str, PrimFunc] = module.of_kind(PrimFunc)
+    for func in programs.values():
+        check_program(func, module.functions)
+    return module
+
+
+def _with_stated(module: IRModule) -> IRModule:
+    """The module with the stated attributes of its programs."""
+    changed: dict[str, Function | PrimFunc] = {}
+    for name, value in module.functions.items():
+        made = stated(value) if isinstance(value, PrimFunc) else _with_stated_programs(value)
+        if made is not value:
+            changed[name] = made
+    return module.with_functions(changed) if changed else module
+
+
+def _with_stated_programs(function: Function) -> Function:
+    """The function, in which the programs of `call_tir` have their stated attributes."""
+    if not any(
+        n.op is CALL_TIR and stated(n.attrs["program"]) is not n.attrs["program"] for n in nodes_of(function)
+    ):
+        return function
+
+    def cleaned(value: object) -> object:
+        if isinstance(value, Function):
+            return _with_stated_programs(value)
+        return stated(value) if isinstance(value, PrimFunc) else value
+
+    def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+        attrs = {name: cleaned(value) for name, value in old.attrs.items()}
+        same = all(attrs[name] is value for name, value in old.attrs.items())
+        return None if same else node(old.op, args, attrs, old.type)
+
+    return function.with_body(rewrite(function.body, visit))
 
 
 def _check_use(n: Node, decl: OpDecl) -> None:
@@ -62,8 +100,8 @@ def _check_use(n: Node, decl: OpDecl) -> None:
         raise UsageError(f"a node of op {decl.name!r} has no attribute {missing[0]!r}", spans=n.spans)
 
 
-def check_program(func: PrimFunc) -> None:
-    """Check a tensor program that a user made.
+def check_program(func: PrimFunc, functions: Mapping[str, object] = EMPTY) -> None:
+    """Check a tensor program that a user made. `functions` are those of its module, which it may call.
 
     Raises VerifyError for violated rules of the verifiers, and UsageError for a schedule that requires a
     parameter in another layout.
@@ -75,7 +113,9 @@ def check_program(func: PrimFunc) -> None:
             why="only constants of a model are rearranged before a call",
             hint="cache_read the parameter, and transform the layout of the copy",
         )
-    problems = [problem.message for problem in find_problems(func)]
+    problems = [problem.message for problem in find_problems(func)] or given_problems(func, functions)
+    if not problems and func.name in recursive_kernels(functions):
+        problems.append(f"kernel {func.name} calls itself")
     if not is_scheduled(func):
         problems += [message for message, _ in race_problems(func)]
     if problems:

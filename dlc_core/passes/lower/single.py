@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +20,11 @@ from dlc_core.passes.lower.describe import ARGUMENTS
 from dlc_core.passes.lower.names import unique_name
 from dlc_core.schedule import Schedule, StagedSchedule
 from dlc_core.te.divide import Part, divide
+from dlc_core.tir.attributes import stated
 from dlc_core.tir.calls import called_kernels
 from dlc_core.tir.functor import buffers_written
 from dlc_core.tir.interface import interface_of, is_scheduled
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.stmt import EMPTY, PrimFunc
 
 ENTRY, KERNEL = "main", "kernel"
 """The name of the entry, and of a program whose own name is the entry's."""
@@ -138,6 +139,8 @@ def _of_module(module: IRModule) -> IRModule:
     if not kernels:
         raise UsageError("the module has no PrimFunc", hint="dlc.compile takes graphs")
     called = {name for f in kernels.values() for name in called_kernels(f.body)}
+    if ENTRY in called:
+        raise UsageError(f"the program {ENTRY!r} is called by another", why="it is the entry of the module")
     roots = [name for name in kernels if name not in called] or list(kernels)
     if module.entry in kernels:
         roots = [module.entry, *(name for name in roots if name != module.entry)]
@@ -145,22 +148,24 @@ def _of_module(module: IRModule) -> IRModule:
     entries: dict[str, str] = {}
     callers: dict[str, Function] = {}
     for name, func in kernels.items():
-        func = _kernel(func if func.name == name else replace(func, name=name))
+        func = _kernel(func if func.name == name else replace(func, name=name), kernels)
         functions[func.name] = _unconditional(func)
         if name in roots:
-            entries[name] = ENTRY if name == roots[0] else f"{ENTRY}_{name}"
+            entry = unique_name(f"{ENTRY}_{name}", {**kernels, **functions})
+            entries[name] = ENTRY if name == roots[0] else entry
             callers[name] = _caller(func)
             functions[entries[name]] = replace(callers[name], name=entries[name]).with_attrs(segment=True)
     functions[ENTRY] = callers[roots[0]]
     return IRModule(functions, {"entries": {name: entries[name] for name in roots}})
 
 
-def _kernel(func: PrimFunc) -> PrimFunc:
-    """Return the program as a kernel of the new module."""
-    check_program(func)
+def _kernel(func: PrimFunc, functions: Mapping[str, object] = EMPTY) -> PrimFunc:
+    """Return the program as a kernel of the new module; `functions` are those that it may call."""
+    check_program(func, functions)
+    func = stated(func)
     if is_scheduled(func):
         func = _scheduled(func)
-    return replace(func, name=KERNEL) if func.name == ENTRY else func
+    return replace(func, name=unique_name(KERNEL, functions)) if func.name == ENTRY else func
 
 
 def _scheduled(func: PrimFunc) -> PrimFunc:

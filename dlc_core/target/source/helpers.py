@@ -49,16 +49,41 @@ _INT_MINMAX = """{inline} {T} dlc_{op}_{N}({T} a, {T} b)
 }}
 """
 _SCALAR = {
+    # Divisors 0 and -1 are apart: hardware may trap for them.
     "floordiv": """{inline} {T} dlc_floordiv_{N}({T} a, {T} b)
 {{
+    if (b == 0 || b == -1)
+        return b == 0 ? 0 : ({T})(({U})0 - ({U})a);
     const {T} q = ({T})(a / b);
     return ({T})(q - (a % b != 0 && (a < 0) != (b < 0)));
 }}
 """,
     "floormod": """{inline} {T} dlc_floormod_{N}({T} a, {T} b)
 {{
-    const {T} r = ({T})(a % b);
+    const {T} r = ({T})(b == 0 || b == -1 ? 0 : a % b);
     return ({T})(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+}}
+""",
+    "truncdiv": """{inline} {T} dlc_truncdiv_{N}({T} a, {T} b)
+{{
+    if (b == 0 || b == -1)
+        return b == 0 ? 0 : ({T})(({U})0 - ({U})a);
+    return ({T})(a / b);
+}}
+""",
+    "truncmod": """{inline} {T} dlc_truncmod_{N}({T} a, {T} b)
+{{
+    return ({T})(b == 0 || b == -1 ? 0 : a % b);
+}}
+""",
+    "udiv": """{inline} {T} dlc_udiv_{N}({T} a, {T} b)
+{{
+    return ({T})(b == 0 ? 0 : a / b);
+}}
+""",
+    "umod": """{inline} {T} dlc_umod_{N}({T} a, {T} b)
+{{
+    return ({T})(b == 0 ? 0 : a % b);
 }}
 """,
     "shl": """{inline} {T} dlc_shl_{N}({T} a, {T} n)

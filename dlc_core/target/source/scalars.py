@@ -45,6 +45,7 @@ Text = tuple[str, int]
 Anchor = tuple[str, int]
 """The name of a base pointer, and the constant part of its offset."""
 
+DIVISIONS = frozenset({"div", "truncdiv", "truncmod", "floordiv", "floormod"})
 OPERATORS = {
     "add": ("+", ADD), "sub": ("-", ADD), "mul": ("*", MUL), "div": ("/", MUL), "truncdiv": ("/", MUL),
     "truncmod": ("%", MUL), "lt": ("<", RELATION), "le": ("<=", RELATION), "gt": (">", RELATION),
@@ -200,15 +201,12 @@ class ScalarWriter:
         if op in ("min", "max"):
             helper, a, b = choice_of(expr)
             return f"{self.unit.helper(helper, self._held(expr))}({self.value(a)}, {self.value(b)})", POSTFIX
-        if op in ("floordiv", "floormod"):
-            divisor = const_value(expr.b)
-            plain = type_.kind == "uint" or (
-                divisor is not None and divisor > 0 and self.storage.nonnegative(expr.a)
-            )
-            if not plain:
-                name = self.unit.helper(op, self._held(expr))
+        if op in DIVISIONS and type_.is_int:
+            division = self._division_helper(expr)
+            if division is not None:
+                name = self.unit.helper(division, self._held(expr))
                 return f"{name}({self.value(expr.a)}, {self.value(expr.b)})", POSTFIX
-            op = "truncdiv" if op == "floordiv" else "truncmod"
+            op = "truncmod" if op in ("floormod", "truncmod") else "truncdiv"
         if op == "truncmod" and type_.is_float:
             return self._rounded(self._library("fmod", (expr.a, expr.b), type_), expr.dtype)
         if op in ("shl", "shr"):
@@ -231,6 +229,19 @@ class ScalarWriter:
         if type_.is_int:
             return self._narrowed(text, level, expr.dtype)
         return self._rounded((text, level), expr.dtype)
+
+    def _division_helper(self, expr: Binary) -> str | None:
+        """The helper of an integer division; None if the operator of the language has its value."""
+        divisor = const_value(expr.b)
+        remainder = expr.op in ("floormod", "truncmod")
+        if expr.a.dtype.kind == "uint":
+            return None if divisor else "umod" if remainder else "udiv"
+        if expr.op in ("floordiv", "floormod"):
+            positive = divisor is not None and divisor > 0
+            return None if positive and self.storage.nonnegative(expr.a) else expr.op
+        if divisor is not None and divisor not in (0, -1):
+            return None
+        return "truncmod" if remainder else "truncdiv"
 
     def _held(self, expr: Binary) -> DType:
         """The type in which a helper computes. Inside an index it is the language's index type, unless the

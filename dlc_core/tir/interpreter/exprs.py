@@ -29,6 +29,7 @@ from dlc_core.ir.expr import (
     Select,
     Unary,
     Var,
+    const_value,
 )
 from dlc_core.tir.interpreter import scalars
 from dlc_core.tir.interpreter.intervals import Intervals
@@ -52,6 +53,8 @@ _INFIX = {
 }  # fmt: skip
 _INT_CALL = {"div": "trunc_div", "truncdiv": "trunc_div", "truncmod": "trunc_mod", "min": "min", "max": "max",
              "shl": "shift_left", "shr": "shift_right"}  # fmt: skip
+_FLOOR_CALL = {"floordiv": "floor_div", "floormod": "floor_mod"}
+"""Functions for divisors that may be zero."""
 _FLOAT_CALL = {"div": "float_div", "truncmod": "fmod", "floordiv": "float_floor_div", "min": "nan_min",
                "max": "nan_max", "floormod": "float_floor_mod"}  # fmt: skip
 _NO_WRAP = frozenset({"floormod", "truncmod", "min", "max", "bitand", "bitor", "bitxor", "shr"})
@@ -231,7 +234,10 @@ class Writer:
             if e.op == "truncdiv":
                 return f"float_trunc({a}, {b})"
             return f"{_FLOAT_CALL[e.op]}({a}, {b})" if e.op in _FLOAT_CALL else f"({a} {_INFIX[e.op]} {b})"
-        text = f"{_INT_CALL[e.op]}({a}, {b})" if e.op in _INT_CALL else f"({a} {_INFIX[e.op]} {b})"
+        called = _INT_CALL.get(e.op)
+        if called is None and e.op in _FLOOR_CALL and not const_value(e.b):
+            called = _FLOOR_CALL[e.op]
+        text = f"({a} {_INFIX[e.op]} {b})" if called is None else f"{called}({a}, {b})"
         return text if e.op in _NO_WRAP else self.wrapped(text, e)
 
     def _cast(self, e: Cast, a: str) -> str:

@@ -35,13 +35,24 @@ def float_div(a: float, b: float) -> float:
     return math.copysign(INF, a) * math.copysign(1.0, b)
 
 
+def floor_div(a: int, b: int) -> int:
+    """The quotient rounded down; 0 for a divisor of zero, as all integer divisions here."""
+    return a // b if b else 0
+
+
+def floor_mod(a: int, b: int) -> int:
+    return a % b if b else 0
+
+
 def trunc_div(a: int, b: int) -> int:
+    if not b:
+        return 0
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def trunc_mod(a: int, b: int) -> int:
-    return a - trunc_div(a, b) * b
+    return a - trunc_div(a, b) * b if b else 0
 
 
 def float_floor_div(a: float, b: float) -> float:

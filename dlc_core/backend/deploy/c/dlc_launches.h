@@ -92,8 +92,10 @@ static inline int64_t dlc_launches_entry(const dlc_launches *list, const char *n
 }
 
 static inline int64_t dlc_launches__div(int64_t a, int64_t b) {
-  int64_t q = b ? a / b : 0;
-  return b && a % b && (a < 0) != (b < 0) ? q - 1 : q;
+  int64_t q;
+  if (b == 0 || b == -1) return (int64_t)((uint64_t)a * (uint64_t)b);
+  q = a / b;
+  return a % b && (a < 0) != (b < 0) ? q - 1 : q;
 }
 
 /* The value of an expression, from those of its operands. */
@@ -110,8 +112,8 @@ static inline int64_t dlc_launches__value(const int64_t *row, const int64_t *v, 
     case 7: return a * b;
     case 8: return dlc_launches__div(a, b);
     case 9: return a - dlc_launches__div(a, b) * b;
-    case 10: return b ? a / b : 0;
-    case 11: return b ? a % b : 0;
+    case 10: return b && b != -1 ? a / b : (int64_t)((uint64_t)a * (uint64_t)b);
+    case 11: return b && b != -1 ? a % b : 0;
     case 12: return a < b ? a : b;
     case 13: return a > b ? a : b;
     case 14: return a == b;

@@ -10,6 +10,7 @@ from dlc_core.arith.interval import INF, Interval
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Binary,
+    Broadcast,
     Const,
     Expr,
     Var,
@@ -19,10 +20,12 @@ from dlc_core.ir.expr import (
     eq,
     free_vars,
     loads_in,
+    post_order,
     substitute,
 )
 from dlc_core.passes.tir.bounds.ranges import Ranges
 from dlc_core.passes.tir.effects import Memory
+from dlc_core.passes.tir.safety import DIVISIONS
 from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts
 from dlc_core.tir.lanes import lane_of
@@ -73,6 +76,7 @@ class FactAnalyzer:
         self._memory: Memory | None = None
         self._chain: list[Fact] = []
         self._scopes: list[AbstractContextManager[None]] = []
+        self._divisors: dict[Expr, tuple[Expr, ...]] = {}
         self.analyzer = Analyzer()
         self.dims = Analyzer()
         """An analyzer with facts about the program's sizes only."""
@@ -104,6 +108,25 @@ class FactAnalyzer:
             self._learn(one)
         return self.analyzer
 
+    def open_divisors(self, *exprs: Expr) -> list[Expr]:
+        """The divisors of integer divisions that the current facts do not prove to be positive.
+
+        Proofs take divisors for different from zero, but a program may divide by zero and goes on with 0.
+        """
+        divisors = dict.fromkeys(d for e in exprs for d in self._divisors_of(e))
+        return [d for d in divisors if d.dtype is not INDEX or not self.analyzer.prove(d > 0)]
+
+    def _divisors_of(self, e: Expr) -> tuple[Expr, ...]:
+        """The divisors in an expression that are no literals."""
+        found = self._divisors.get(e)
+        if found is None:
+            parts = [
+                p for p in post_order(e) if isinstance(p, Binary) and p.op in DIVISIONS and p.dtype.is_int
+            ]
+            divisors = (p.b.value if isinstance(p.b, Broadcast) else p.b for p in parts)
+            found = self._divisors[e] = tuple(d for d in divisors if not const_value(d))
+        return found
+
     def variables(self, fact: Fact | None) -> list[Var]:
         """Return the variables of the loops, blocks and names of a chain of facts, inner ones first."""
         found = []
@@ -118,8 +141,9 @@ class FactAnalyzer:
         found = []
         while fact is not None:
             if isinstance(fact, Holds):
-                found += [~part if fact.negated else part for part in self._unchanged_parts(fact)]
-            elif isinstance(fact, LoopRange) and self._is_invariant(fact.body, fact.begin, fact.extent):
+                parts = [part for part in self._unchanged_parts(fact) if not self.open_divisors(part)]
+                found += [~part if fact.negated else part for part in parts]
+            elif isinstance(fact, LoopRange) and self._is_exact(fact):
                 found += _limits(fact)
             fact = fact.outer
         return found
@@ -142,16 +166,18 @@ class FactAnalyzer:
             self._learn_range(fact)
         elif isinstance(fact, Holds):
             for part in self._unchanged_parts(fact):
-                az.add_assumptions(~part if fact.negated else part)
+                if not self.open_divisors(part):
+                    az.add_assumptions(~part if fact.negated else part)
         elif isinstance(fact, Named) and fact.var.dtype.is_int and fact.var.dtype.lanes == 1:
-            if fact.var.dtype is INDEX and not loads_in(fact.value):
+            exact = not loads_in(fact.value) and not self.open_divisors(fact.value)
+            if fact.var.dtype is INDEX and exact:
                 az.add_assumptions(eq(fact.var, fact.value))
             else:
                 self._learn_interval(fact.var, self._ranges.of(fact.value))
 
     def _learn_range(self, fact: LoopRange) -> None:
         az, var = self.analyzer, fact.var
-        if var.dtype is not INDEX or not self._is_invariant(fact.body, fact.begin, fact.extent):
+        if var.dtype is not INDEX or not self._is_exact(fact):
             self._learn_interval(var, self._ranges.of(var))
             return
         begin, extent = az.simplify(fact.begin), az.simplify(fact.extent)
@@ -212,6 +238,11 @@ class FactAnalyzer:
         if fact.negated:
             return [fact.cond] if self._is_invariant(fact.body, fact.cond) else []
         return [part for part in conjuncts(fact.cond) if self._is_invariant(fact.body, part)]
+
+    def _is_exact(self, fact: LoopRange) -> bool:
+        """Whether the ends of a loop are the same in all iterations, and divide by nothing that may be 0."""
+        exprs = fact.begin, fact.extent
+        return self._is_invariant(fact.body, *exprs) and not self.open_divisors(*exprs)
 
     def _is_invariant(self, body: Stmt | None, *exprs: Expr) -> bool:
         if body is None or not loads_in(*exprs):

@@ -39,6 +39,7 @@ from dlc_core.ir.expr import (
     free_vars,
     loads_in,
     logical_and,
+    ne,
     ramp,
     substitute,
 )
@@ -358,8 +359,15 @@ class Prover:
     ) -> Expr | None:
         goal = self._goal(az, variables, conds)
         if goal.is_between(index.astype(INDEX), dim.astype(INDEX)):
-            return _TRUE
+            return self._divides(index, dim)
         return goal.sufficient[-1] if goal.sufficient else None
+
+    def _divides(self, *exprs: Expr) -> Expr | None:
+        """Return true if no divisor can be zero, a condition on sizes that none is, or None."""
+        divisors = self.facts.open_divisors(*exprs)
+        if any(loads_in(d) or not set(self.func.scalars).issuperset(free_vars(d)) for d in divisors):
+            return None
+        return logical_and(*(ne(d, const(0, d.dtype)) for d in divisors))
 
     def _is_exhausted(self) -> bool:
         """Whether the proofs of this program have tried too many goals. Then nothing more is proved."""
@@ -380,7 +388,8 @@ class Prover:
                 continue
             az = self.facts.at(inside)
             goal = self._goal(az, self.facts.variables(fact), self.facts.conditions(inside))
-            if not goal.is_between(az.simplify(value - axis.dom.begin), axis.dom.extent):
+            inside_domain = goal.is_between(az.simplify(value - axis.dom.begin), axis.dom.extent)
+            if not inside_domain or self.facts.open_divisors(value, axis.dom.begin, axis.dom.extent):
                 why = f"axis {axis.var.name} of block {block.name} is {value}"
                 self.proof.open.append(Access(block, "binds", self.func.buffers[0], (), (), why))
 
@@ -425,6 +434,8 @@ class Prover:
             return False
         (begin, end), (low, high) = inner, outer
         az = self.facts.at(fact)
+        if self.facts.open_divisors(begin, end, low, high):
+            return False
         if (begin is low or az.prove(begin >= low)) and (end is high or az.prove(end <= high)):
             return True
         if fact is None:

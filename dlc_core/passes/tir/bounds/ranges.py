@@ -28,6 +28,7 @@ from dlc_core.ir.expr import (
     const_value,
     post_order,
 )
+from dlc_core.passes.tir.safety import DIVISIONS
 from dlc_core.tir.stmt import PrimFunc
 
 BOOLEAN: Interval = (0, 1)
@@ -133,7 +134,9 @@ def _binary(ranges: Ranges, e: Binary) -> Interval:
         return a[0] - b[1], a[1] - b[0]
     found = _ARITHMETIC.get(op)
     if found is not None:
-        return found(a, b)
+        known = found(a, b)
+        # The value of a division by zero is 0.
+        return iv.union(known, (0, 0)) if op in DIVISIONS and b[0] <= 0 <= b[1] else known
     if op == "bitand" and (a[0] >= 0 or b[0] >= 0):
         return 0, min(side[1] for side in (a, b) if side[0] >= 0)
     if op == "shr" and a[0] >= 0:

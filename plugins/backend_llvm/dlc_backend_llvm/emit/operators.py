@@ -29,6 +29,7 @@ _LOGIC = {
     "eq": "icmp eq",
     "ne": "icmp ne",
 }
+_DIVISIONS = frozenset({"div", "truncdiv", "truncmod", "floordiv", "floormod"})
 _ORDER = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
 
@@ -69,8 +70,8 @@ def binary_instruction(
         return lines, emit(_float_instruction(op, kind, a, b))
     if op in ("shl", "shr"):
         return lines, _shift(expr, a, b, emit)
-    if op in ("floordiv", "floormod"):
-        return lines, _floor_division(expr, a, b, emit, nonnegative)
+    if op in _DIVISIONS:
+        return lines, _division(expr, a, b, emit, nonnegative)
     return lines, emit(_int_instruction(op, type_, kind, a, b))
 
 
@@ -92,10 +93,6 @@ def _int_instruction(op: str, type_: DType, kind: str, a: str, b: str) -> str:
         return f"{_LOGIC[op]} {kind} {a}, {b}"
     if op in _INT:
         return f"{_INT[op]} {kind} {a}, {b}"
-    if op in ("truncdiv", "div"):
-        return f"{'sdiv' if signed else 'udiv'} {kind} {a}, {b}"
-    if op == "truncmod":
-        return f"{'srem' if signed else 'urem'} {kind} {a}, {b}"
     if op in ("eq", "ne"):
         return f"icmp {op} {kind} {a}, {b}"
     if op in _ORDER:
@@ -152,17 +149,48 @@ def _extremum(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
     return emit(f"select {flags} {emit(f'fcmp uno {kind} {a}, {a}')}, {kind} {a}, {kind} {result}")
 
 
-def _floor_division(expr: Binary, a: str, b: str, emit: Callable[[str], str], nonnegative: bool) -> str:
+def _division(expr: Binary, a: str, b: str, emit: Callable[[str], str], nonnegative: bool) -> str:
+    """Quotients and remainders. A division by zero gives 0, and the smallest value divided by -1 wraps:
+    unless the divisor is a literal, these divisors are replaced by 1, for which instructions do not trap.
+    """
     type_, kind = expr.a.dtype, register_type(expr.a.dtype)
-    quotient, remainder = ("udiv", "urem") if type_.kind == "uint" else ("sdiv", "srem")
+    unsigned = type_.kind == "uint"
+    remains = expr.op in ("floormod", "truncmod")
     divisor = _literal_of(expr.b)
-    positive = divisor is not None and divisor.value > 0
-    if type_.kind == "uint" or (nonnegative and positive):
-        unsigned = {"sdiv": "udiv", "srem": "urem"}
-        plain = quotient if expr.op == "floordiv" else remainder
-        return emit(f"{unsigned.get(plain, plain)} {kind} {a}, {b}")
+    if divisor is not None and divisor.value not in (0, -1):
+        if unsigned or (nonnegative and divisor.value > 0):
+            return emit(f"{'urem' if remains else 'udiv'} {kind} {a}, {b}")
+        return _signed_division(expr, a, b, emit)
+
+    def splat(value: int) -> str:
+        return str(value) if type_.lanes == 1 else f"splat ({register_type(type_.scalar)} {value})"
+
     flags = vector("i1", type_.lanes)
+    if unsigned:
+        special = emit(f"icmp eq {kind} {b}, {_zero(type_)}")
+    else:
+        special = emit(f"icmp ult {kind} {emit(f'add {kind} {b}, {splat(1)}')}, {splat(2)}")
+    safe = emit(f"select {flags} {special}, {kind} {splat(1)}, {kind} {b}")
+    # The remainder of a division by 1 is 0.  The quotient is replaced by the product with 0 or -1.
+    if unsigned:
+        found = emit(f"{'urem' if remains else 'udiv'} {kind} {a}, {safe}")
+    else:
+        found = _signed_division(expr, a, safe, emit)
+    if remains:
+        return found
+    product = _zero(type_) if unsigned else emit(f"mul {kind} {a}, {b}")
+    return emit(f"select {flags} {special}, {kind} {product}, {kind} {found}")
+
+
+def _signed_division(expr: Binary, a: str, b: str, emit: Callable[[str], str]) -> str:
+    """A signed quotient or remainder for a divisor that is neither 0 nor -1."""
+    type_, kind = expr.a.dtype, register_type(expr.a.dtype)
+    if expr.op in ("div", "truncdiv"):
+        return emit(f"sdiv {kind} {a}, {b}")
     rest = emit(f"srem {kind} {a}, {b}")
+    if expr.op == "truncmod":
+        return rest
+    flags = vector("i1", type_.lanes)
     # If the signs differ and the division is inexact, truncation has rounded up.
     mixed = emit(f"icmp slt {kind} {emit(f'xor {kind} {rest}, {b}')}, {_zero(type_)}")
     inexact = emit(f"icmp ne {kind} {rest}, {_zero(type_)}")
