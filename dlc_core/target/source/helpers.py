@@ -49,7 +49,7 @@ _INT_MINMAX = """{inline} {T} dlc_{op}_{N}({T} a, {T} b)
 }}
 """
 _SCALAR = {
-    # Divisors 0 and -1 are apart: hardware may trap for them.
+    # Hardware may trap for the divisors 0 and -1.
     "floordiv": """{inline} {T} dlc_floordiv_{N}({T} a, {T} b)
 {{
     if (b == 0 || b == -1)
