@@ -46,7 +46,7 @@ def printable_output() -> Iterator[None]:
     if own is None or not own.isatty():
         yield
         return
-    sys.stdout = _Terminal(own)  # type: ignore[assignment]
+    sys.stdout = _Terminal(own)
     try:
         yield
     finally:

@@ -132,7 +132,7 @@ def _count(loop: For) -> int:
 
 def _check_copies(root: For) -> None:
     """Raise CodegenError if a loop and the unrolled loops in it have too many iterations."""
-    work = [(root, 1)]
+    work: list[tuple[Stmt, int]] = [(root, 1)]
     while work:
         stmt, copies = work.pop()
         if isinstance(stmt, For) and stmt.kind == "unrolled":
