@@ -132,6 +132,18 @@ def checkpoint() -> None:
         token.check()
 
 
+@contextmanager
+def shielded() -> Iterator[None]:
+    """No token is current in this context. For work whose result outlasts the request for it, such as an
+    import: its failure would outlast it, too.
+    """
+    reset = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(reset)
+
+
 def stoppable(work: Callable[[], Result]) -> Result:
     """The result of `work`, which runs in another thread, with the context variables of this one.
 
@@ -182,5 +194,6 @@ __all__ = [
     "checkpoint",
     "current",
     "entered",
+    "shielded",
     "stoppable",
 ]

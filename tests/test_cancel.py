@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,12 +17,14 @@ from dlc_core.cancel import CancelToken, awaited, checkpoint, current, stoppable
 from dlc_core.config import config
 from dlc_core.diag import CancelledError, LimitError, UsageError
 from dlc_core.graph.node import Function, Node, const_array, constant, param, post_order, rewrite
+from dlc_core.hooks import hookimpl
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.passes import Pass, PassContext, Pipeline
 from dlc_core.passes.graph.fold_constants import FoldConstants
 from dlc_core.passes.lower.order import Work, better_order
+from dlc_core.plugin.registry import fresh_registry
 
 
 def module(body: Any, shape: tuple[int, ...] = (4,)) -> IRModule:
@@ -172,6 +176,43 @@ def test_waits_for_other_threads_stop() -> None:
         assert stoppable(current) is own
     with pytest.raises(ZeroDivisionError):
         stoppable(lambda: 1 // 0)
+
+
+def test_plugins_that_load_under_a_cancelled_token_are_not_broken() -> None:
+    class Tests:
+        @hookimpl
+        def dlc_rules(self) -> list[Any]:
+            checkpoint()
+            return []
+
+    with fresh_registry({"tests": Tests()}) as found, CancelToken() as token:
+        token.cancel()
+        list(found.rules)
+        assert [plugin.problems for plugin in found.loaded] == [[] for _ in found.loaded]
+
+
+FIRST = """
+import sys, threading
+import numpy as np
+import dlc_core as dlc
+from dlc_core.diag import CancelledError
+from dlc_core.testing.networks import mlp
+
+assert "dlc_core.driver.job" not in sys.modules
+token = dlc.CancelToken()
+token.cancel()
+try:
+    dlc.compile(mlp(), "reference", cancel=token, cache=False)
+except CancelledError:
+    print(any(thread.name == "dlc-stoppable" for thread in threading.enumerate()))
+print(dlc.compile(mlp(), "reference", cache=False)(np.zeros((1, 64), np.float32)).shape)
+"""
+
+
+def test_a_compile_stops_while_the_compiler_is_imported() -> None:
+    """The import goes on in another thread, for the next compile."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["True", "(1, 10)"]
 
 
 def test_rewrites_and_orders_stop() -> None:

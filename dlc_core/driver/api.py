@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlc_core.cancel import CancelToken, entered
+from dlc_core.cancel import CancelToken, current, entered, shielded, stoppable
 from dlc_core.config import config as settings
 from dlc_core.diag import UsageError
 from dlc_core.driver import storing
@@ -31,7 +31,7 @@ from dlc_core.plugin.registry import registry
 from dlc_core.runtime.executable import Executable
 from dlc_core.runtime.memory.mapped import return_free
 from dlc_core.support.garbage import fewer_collections
-from dlc_core.support.lazy import lazy
+from dlc_core.support.lazy import is_imported, lazy
 from dlc_core.target import Target, TargetKind
 
 if TYPE_CHECKING:
@@ -195,6 +195,7 @@ def _compiled(model: Any, request: CompileRequest) -> Executable:
     keeps = keeps_kernels and not decided and request.cache != KERNELS
 
     def begin() -> tuple[job.Job, IRModule]:
+        _import_compiler()
         return job.Job.of(request, keeps_kernels), reload()
 
     if keeps:
@@ -228,6 +229,19 @@ def _compiled(model: Any, request: CompileRequest) -> Executable:
         storing.store(exe, store, key, parts)
     _release_memory(exe)
     return exe
+
+
+def _import_compiler() -> None:
+    """Import the modules of the compiler, which takes a second. Under a token another thread imports them, so
+    that this one can stop; it goes on for the next compile.
+    """
+
+    def load() -> None:
+        with shielded():
+            job.Job  # noqa: B018  (the first access imports the module)
+
+    if current() is not None and not is_imported(job.__name__):
+        stoppable(load)
 
 
 def _compile_part(request: CompileRequest, module: IRModule) -> Executable:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pluggy
 
+from dlc_core.cancel import shielded
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, UsageError, first_names, similar
 from dlc_core.foreign.lookup import set_foreign_lookup, set_source_loader
@@ -427,7 +428,8 @@ class Registry:
                 continue
             for call in self._implementations(hook, plugin):
                 try:
-                    declarations = declarations_of(call.function())
+                    with shielded():
+                        declarations = declarations_of(call.function())
                     for declaration in declarations:
                         if not isinstance(declaration, Deferred):
                             check_declaration(category, declaration)
@@ -440,7 +442,8 @@ class Registry:
 def _load(category: str, deferred: Deferred) -> Any:
     """Import a deferred declaration. Raises PluginError if it is not what was announced; exceptions of the
     import pass through."""
-    found = deferred.load()
+    with shielded():
+        found = deferred.load()
     for attribute, announced in {"name": deferred.name, **deferred.known}.items():
         value = getattr(found, attribute, None)
         if value != announced:
