@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pluggy
 
-from dlc_core.cancel import shielded
 from dlc_core.config import config
 from dlc_core.diag import PluginError, TargetError, UsageError, first_names, similar
 from dlc_core.foreign.lookup import set_foreign_lookup, set_source_loader
@@ -32,6 +31,7 @@ from dlc_core.ir.plan_classes import set_plan_finder
 from dlc_core.op.lookup import set_format_lookup, set_op_lookup
 from dlc_core.plugin import builtin
 from dlc_core.plugin.categories import CATEGORIES, check_declaration
+from dlc_core.plugin.deferred import load_deferred, without_token
 from dlc_core.plugin.discovery import (
     Plugin,
     Problem,
@@ -189,7 +189,7 @@ class Category(Mapping[str, Any]):
                 return claims
             plugin, deferred = claims[0]
             try:
-                declaration = _load(self._name, deferred)
+                declaration = load_deferred(self._name, deferred)
             except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a plugin raises stays its own)
                 plugin.problems.append(Problem(f"dlc_{self._name}", error))
                 del self._claims[name]
@@ -428,7 +428,7 @@ class Registry:
                 continue
             for call in self._implementations(hook, plugin):
                 try:
-                    with shielded():
+                    with without_token():
                         declarations = declarations_of(call.function())
                     for declaration in declarations:
                         if not isinstance(declaration, Deferred):
@@ -437,22 +437,6 @@ class Registry:
                     plugin.problems.append(Problem(hook, error))
                     continue
                 yield from ((plugin, declaration) for declaration in declarations)
-
-
-def _load(category: str, deferred: Deferred) -> Any:
-    """Import a deferred declaration. Raises PluginError if it is not what was announced; exceptions of the
-    import pass through."""
-    with shielded():
-        found = deferred.load()
-    for attribute, announced in {"name": deferred.name, **deferred.known}.items():
-        value = getattr(found, attribute, None)
-        if value != announced:
-            raise PluginError(
-                f"{deferred.entry} differs from the announced {deferred.name!r}",
-                why=f"its {attribute} is {value!r}, not {announced!r}",
-            )
-    check_declaration(category, found)
-    return found
 
 
 _lock = threading.RLock()
