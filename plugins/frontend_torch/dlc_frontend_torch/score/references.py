@@ -17,7 +17,7 @@ from dlc_frontend_torch.random_ops import DRAWN
 _RANDOM = frozenset(name.split(".")[1] for name in DRAWN)
 
 
-class StableSorts(TorchDispatchMode):
+class StableSorts(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
     """Sorts keep the order of equal elements.
 
     torch leaves this order open, and it depends on the processor. It decides which of several equal elements
@@ -33,7 +33,7 @@ class StableSorts(TorchDispatchMode):
         return func(*args, **given)
 
 
-class NumbersOf(TorchDispatchMode):
+class NumbersOf(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
     """A float64 run draws the random numbers of a run in another dtype.
 
     The numbers of torch's generator depend on the dtype. Without this mode a float64 run of a random operator
@@ -63,7 +63,7 @@ class NumbersOf(TorchDispatchMode):
         return self._dtype if given is torch.float64 else given
 
 
-class RandomRounding(TorchDispatchMode):
+class RandomRounding(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
     """A float64 run rounds the result of each operator to a narrower dtype, up or down at random.
 
     Runs with several seeds show how far roundings alone move each element of a result (Monte Carlo
