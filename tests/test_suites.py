@@ -20,7 +20,7 @@ from benchmarks.suites.__main__ import main
 from benchmarks.suites.comparing import Features
 from benchmarks.suites.drawing import drawn
 from benchmarks.suites.storage import save, stored
-from benchmarks.suites.table import rows
+from benchmarks.suites.table import details, rows, stored_rows
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 RELU = HEAD + "g (float[n] x) => (float[n] y) { y = Relu(x) }"
@@ -43,7 +43,12 @@ def test_outcomes_of_a_folder(tmp_path, capsys):
     file = tmp_path / "outcomes.json"
     assert main(["compare", str(tmp_path), "--json", str(file), "--target", "reference"]) == 0
     records = json.loads(file.read_text())
-    assert records["one/relu/model"] == {"outcome": "right", "peer": "runs", "reason": ""}
+    assert records["one/relu/model"] == {
+        "outcome": "right",
+        "peer": "runs",
+        "reason": "",
+        "stored": "right",
+    }
     assert records["two/unknown"]["outcome"] == "refused"
     assert "Unheard" in records["two/unknown"]["peer"]
     assert records["two/damaged"]["outcome"] == "skipped"
@@ -54,7 +59,22 @@ def test_outcomes_of_a_folder(tmp_path, capsys):
     assert "one/relu/model: differs: kept" in capsys.readouterr().out
     assert main(["compare", str(tmp_path), "--json", str(file), "--again", "differs"]) == 0
     assert main(["show", str(file), "--markdown"]) == 0
-    assert "| one | 1 | 1 | 1 | 0 | 0 | 0 | 100.0% | 0 |" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "| one | 1 | 1 | 1 | 0 | 0 | 0 | 100.0% | 0 |" in printed
+    assert "| one | 1 | 1 | 0 | 0 | 0 | 100.0% |" in printed
+
+
+def test_stored_outputs_are_counted_apart(tmp_path):
+    save(tmp_path / "relu", model_of(RELU), {"x": X}, [X + 1])
+    record = outcome_of(tmp_path / "relu/model.onnx")
+    assert record["outcome"] == "right", "as onnxruntime"
+    assert "off by" in record["stored"]
+    records = {
+        "s/relu": record,
+        "s/ended": workers._ended(["dlc", {"peer": "runs", "stored": "refused"}], ""),
+    }
+    assert list(stored_rows(records)) == [("s", "2", "0", "0", "1", "1", "0.0%")]
+    assert "s/relu: as onnxruntime, unlike the stored outputs: output 0" in "".join(details(records))
 
 
 def test_a_model_that_onnxruntime_refuses_has_the_stored_outputs(tmp_path):
@@ -100,12 +120,12 @@ def test_an_end_of_the_process_is_an_outcome(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "Worker", Crashing)
     ((_, record),) = workers.outcomes([tmp_path / "a/model.onnx"], None, 60, guard=False)
     assert record["peer"] == "crashed: signal 9"
-    assert workers._ended(["dlc", "runs"], "signal 11") == {
+    assert workers._ended(["dlc", {"peer": "runs"}], "signal 11") == {
         "outcome": "crashed",
         "reason": "signal 11",
         "peer": "runs",
     }
-    summed = list(rows({"s/m": workers._ended(["dlc", "runs"], "signal 11")}))
+    summed = list(rows({"s/m": workers._ended(["dlc", {"peer": "runs"}], "signal 11")}))
     assert summed == [("s", "1", "1", "0", "0", "0", "1", "0.0%", "0")]
 
 
@@ -118,6 +138,20 @@ def test_values_are_stored(tmp_path):
     assert [a.tolist() for a in found["s"]] == [X.tolist(), X[:1].tolist()]
     assert found["t"].tolist() == ["a", "bb"]
     assert outputs[0][0].tolist() == X.tolist()
+
+
+def test_optional_values_are_stored(tmp_path):
+    inputs = "optional(seq(float[n])) s, optional(float[n]) t, seq(float[n]) e"
+    save(
+        tmp_path,
+        model_of(f"{HEAD} g ({inputs}) => (optional(float[n]) t) {{ }}"),
+        {"s": [X], "t": X, "e": []},
+        [X],
+    )
+    found, outputs = stored(tmp_path / "model.onnx", onnx.load(tmp_path / "model.onnx"))
+    assert [each.tolist() for each in found["s"]] == [X.tolist()]
+    assert found["e"] == []
+    assert found["t"].tolist() == outputs[0].tolist() == X.tolist()
 
 
 def test_inputs_are_drawn(tmp_path):

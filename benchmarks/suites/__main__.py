@@ -31,6 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             records = json.loads(options.file.read_text())
         print_table(table.TITLES, list(table.rows(records)), markdown=options.markdown)
+        stored = list(table.stored_rows(records))
+        if stored:
+            print()
+            print_table(table.STORED_TITLES, stored, markdown=options.markdown)
         for line in table.details(records):
             print(line)
         return int(any(each["outcome"] in ("differs", "crashed") for each in records.values()))
@@ -53,8 +57,15 @@ def compare(options: Any) -> dict[str, Any]:
         if record["peer"] == "runs" and record["outcome"] != "right":
             sys.stderr.write(f"{names[path]}: {record['outcome']}: {record['reason'][:200]}\n")
         if file is not None:
-            file.write_text(json.dumps(records, indent=1, sort_keys=True))
+            _replace(file, json.dumps(records, indent=1, sort_keys=True))
     return {name: each for name, each in records.items() if options.only in name}
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file so that an interruption leaves the old one."""
+    made = file.with_name(f"{file.name}.new")
+    made.write_text(text)
+    made.replace(file)
 
 
 def _models(folder: Path) -> list[Path]:

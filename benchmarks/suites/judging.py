@@ -25,8 +25,9 @@ def judge(path: Path, target: str | None, say: Callable[..., None]) -> dict[str,
 
     A model that differs is right if its outputs are those of onnxruntime without graph optimisations.
     `peer` is "runs", or the reason why onnxruntime does not run the model. Then the stored outputs are
-    compared, and the outcome "runs" says that there are none. `say` takes each stage that
-    begins, with `peer` before that of dlc.
+    compared, and the outcome "runs" says that there are none. If there are, `stored` is "right", "refused",
+    or how the outputs of dlc differ from them. `say` takes each stage that begins, with the record so far
+    before that of dlc.
     """
     say("reading")
     record: dict[str, Any] = {"outcome": "skipped", "reason": ""}
@@ -44,7 +45,9 @@ def judge(path: Path, target: str | None, say: Callable[..., None]) -> dict[str,
         peer = _line(error)
         feeds = next(drawn(model)) if feeds is None else feeds
     record["peer"] = peer
-    say("dlc", peer)
+    if outputs is not None:
+        record["stored"] = "refused"
+    say("dlc", record)
 
     def plain() -> list[Any]:
         return Session(path, model, optimised=False)(feeds)
@@ -74,12 +77,13 @@ def _of_dlc(
     if wanted is None and outputs is None:
         return {"outcome": "runs"}
     reasons = [difference(found, each, known) for each in (wanted, outputs) if each is not None]
+    about = {} if outputs is None else {"stored": reasons[-1] or "right"}
     if all(reasons):
         if wanted is not None and not difference(found, plain(), known):
-            return {"outcome": "right", "reason": UNOPTIMISED}
-        return {"outcome": "differs", "reason": reasons[0]}
+            return {**about, "outcome": "right", "reason": UNOPTIMISED}
+        return {**about, "outcome": "differs", "reason": reasons[0]}
     note = "as the stored outputs, unlike onnxruntime" if reasons[0] else ""
-    return {"outcome": "right", "reason": note}
+    return {**about, "outcome": "right", "reason": note}
 
 
 def _first(session: Session, choices: Any) -> tuple[Any, list[Any]]:

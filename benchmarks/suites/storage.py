@@ -20,19 +20,25 @@ def save(
     """Write a model and, if they are known, the values of its inputs and outputs."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / DATA
-    for kind, named in (("input", feeds), ("output", dict(enumerate(outputs)) if outputs else None)):
-        for index, (name, value) in enumerate((named or {}).items()):
+    graph = onnx.load_from_string(model).graph
+    declared = {info.name: info for info in graph.input}
+    given = [("input", name, declared.get(name), value) for name, value in (feeds or {}).items()]
+    made = [("output", "", info, value) for info, value in zip(graph.output, outputs or ())]
+    for values in (given, made):
+        for index, (kind, label, info, value) in enumerate(values):
             data.mkdir(exist_ok=True)
-            label = name if kind == "input" else ""
-            (data / f"{kind}_{index}.pb").write_bytes(_proto(value, label).SerializeToString())
+            type_ = None if info is None else info.type.WhichOneof("value")
+            (data / f"{kind}_{index}.pb").write_bytes(_proto(value, label, type_).SerializeToString())
     if feeds is not None:
         data.mkdir(exist_ok=True)
     (folder / "model.onnx").write_bytes(model)
 
 
-def _proto(value: Any, name: str) -> Any:
-    if value is None:
-        return numpy_helper.from_optional(None, name)
+def _proto(value: Any, name: str, type_: str | None) -> Any:
+    if value is None or type_ == "optional_type":
+        return numpy_helper.from_optional(value, name)
+    if type_ == "sequence_type" and not len(value):
+        return numpy_helper.from_list([], name, SequenceProto.TENSOR)
     if isinstance(value, (list, tuple)) and any(isinstance(item, (np.ndarray, np.generic)) for item in value):
         return numpy_helper.from_list([np.asarray(item) for item in value], name)
     array = np.asarray(value)

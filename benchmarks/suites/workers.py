@@ -34,7 +34,7 @@ class Worker:
         assert process.stdin is not None
         process.stdin.write(json.dumps([str(path), self._target]) + "\n")
         process.stdin.flush()
-        stage = ["start"]
+        stage: list[Any] = ["start"]
         while True:
             try:
                 line = self._lines.get(timeout=self._limit)
@@ -86,9 +86,10 @@ def _read(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> Non
     lines.put(None)
 
 
-def _ended(stage: Sequence[str], reason: str) -> dict[str, Any]:
+def _ended(stage: Sequence[Any], reason: str) -> dict[str, Any]:
     if stage[0] == "dlc":
-        return {"outcome": "crashed", "reason": reason, "peer": stage[1]}
+        about = {"stored": "crashed"} if "stored" in stage[1] else {}
+        return {**stage[1], **about, "outcome": "crashed", "reason": reason}
     return {"outcome": "skipped", "reason": "", "peer": f"crashed: {reason}"}
 
 
