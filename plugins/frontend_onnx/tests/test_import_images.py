@@ -46,10 +46,14 @@ def test_regions_are_cropped_and_resized(mode, roi):
     check(resize(attrs, (1, 2, 5, 4), roi=roi), {"x": x}, rtol=1e-4, atol=1e-5)
 
 
-def test_scales_refer_to_the_region():
-    attrs = 'mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize", axes = [2, 3]'
-    (found,) = run(resize(attrs, (2.0, 1.0), kind="scales", roi=(0, 0, 0.5, 1)), {"x": f(1, 2, 8, 9)})
-    assert found.shape == (1, 2, 8, 9)
+@pytest.mark.parametrize("roi", [(0, 0, 0.5, 1), (0.75, 0.5, 0.25, 0.5)])
+@pytest.mark.parametrize("option", ["", "antialias = 1, "])
+def test_scales_are_those_of_the_whole_input(roi, option):
+    kind = 'coordinate_transformation_mode = "tf_crop_and_resize"'
+    model = resize(f'mode = "linear", {option}{kind}, axes = [2, 3]', (2.0, 1.0), kind="scales", roi=roi)
+    (found,) = run(model, {"x": f(1, 2, 8, 9)})
+    assert found.shape == (1, 2, 16, 9)
+    check(model, {"x": f(1, 2, 8, 9)}, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("opset", "first"), [(10, ""), (18, ", ")])

@@ -40,7 +40,8 @@ def positions_of(kind: str, size: int, result: int, scale: float, region: tuple[
     x: Numbers = np.arange(result, dtype=np.float64)
     begin, end = region
     # If the result's size was rounded down, its last element is not aligned with that of the input.
-    steps = x / (scale * size - 1) if result > 1 else x
+    total = result if kind == "tf_crop_and_resize" else scale * size
+    steps = x / (total - 1) if result > 1 else x
     if kind == "tf_crop_and_resize":
         inner = steps if result > 1 else x + 0.5
         crop: Numbers = (begin + inner * (end - begin)) * (size - 1)

@@ -58,7 +58,9 @@ class Rescaler:
         """The input positions of the elements of the result: [result]."""
         x = std.arange(stop=a.size, dtype=F32)
         have, half = self.number(a.have), self.number(0.5)
-        total = self.number(a.size) if a.scale is None else std.mul(self.number(a.scale), have)
+        # In a region the distance of positions depends on its length and the result's, not on the scale.
+        by_size = a.scale is None or self.kind == "tf_crop_and_resize"
+        total = self.number(a.size) if by_size else std.mul(self.number(a.scale), have)
         several = self.c.number_of(as_expr(a.size) > 1)
         last = std.sub(have, self.number(1.0))
         if self.kind in ("align_corners", "tf_crop_and_resize"):
@@ -164,23 +166,18 @@ def real(value: float | Expr) -> Expr:
     return value if isinstance(value, Expr) else const(value, F32)
 
 
-def dynamic_sizes(
-    c: Call, x: Node, axes: Sequence[int], scales: Sequence[float | Expr], regions: Sequence[Region]
-) -> list[Dim]:
-    """floor(size * scale) of the region per axis, for data-dependent scales or regions."""
+def dynamic_sizes(c: Call, x: Node, axes: Sequence[int], scales: Sequence[float | Expr]) -> list[Dim]:
+    """floor(size * scale) per axis, for data-dependent scales."""
     if len(scales) != len(axes):
         raise c.error(f"{len(scales)} scales for {len(axes)} axes")
     wide = DType("float64")
     sizes: list[Dim] = []
-    for axis, scale, (begin, end) in zip(axes, scales, regions, strict=True):
-        if scale == 1.0 and (begin, end) == FULL:
+    for axis, scale in zip(axes, scales, strict=True):
+        if scale == 1.0:
             sizes.append(x.shape[axis])
             continue
         part = in_floats(scale, wide)
         c.require(logical_and(part > 0.0, part < MAX_SIZE), "a scale is not positive, or too large")
-        if (begin, end) != FULL:
-            part = part * (in_floats(end, wide) - in_floats(begin, wide))
-            c.require(logical_and(part > 0.0, part < MAX_SIZE), "a region is empty, or too large")
         # In float32, as in other runtimes: 10 * 0.7 is rounded to 7, although 0.7 is stored as less.
         size = truncated(in_floats(x.shape[axis], F32) * in_floats(part, F32))
         c.require(size < int(MAX_SIZE), "a scale is too large")

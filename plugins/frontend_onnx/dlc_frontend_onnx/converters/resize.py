@@ -58,7 +58,7 @@ def upsample(c: Call, x: Node, scales: Node) -> Node:
             hint="make the scales a constant",
         )
     axes = range(len(x.shape))
-    sizes = dynamic_sizes(c, x, axes, found, [FULL] * len(axes))
+    sizes = dynamic_sizes(c, x, axes, found)
     return dynamic_resize(c, x, Kernel(mode, "floor"), "asymmetric", axes, sizes, found)
 
 
@@ -183,14 +183,13 @@ def resize(
     if scales is not None:
         found = c.floats(scales, "the scales")
         numbers = plain(found)
-        # In a region the distance of positions depends on its length and the result's, not on the scale.
-        factors = None if coordinates == "tf_crop_and_resize" else found
-        if numbers is None or len(fixed) < len(regions):
-            return made(dynamic_sizes(c, x, axes, found, regions), factors)
+        # The standard's text multiplies these sizes by the length of the region. Its shape inference and its
+        # reference implementation do not, nor do other runtimes.
+        if numbers is None:
+            return made(dynamic_sizes(c, x, axes, found), found)
         if len(numbers) != len(axes):
             raise c.error(f"{len(numbers)} scales for {len(axes)} axes")
-        parts = [scale * (end - begin) for scale, (begin, end) in zip(numbers, fixed)]
-        return made(_sizes(c, x, axes, parts), factors)
+        return made(_sizes(c, x, axes, numbers), found)
     assert sizes is not None
     wanted = c.sizes(sizes, "the sizes")
     if len(wanted) != len(axes):
