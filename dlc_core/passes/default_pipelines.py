@@ -65,6 +65,7 @@ GRAPH = (
     # Form kernels last; with depth-first tiling, kernels compute bands.
     "stream_rows",
     "fuse",
+    "share_kernels",
 )
 
 LOWER = (

@@ -30,7 +30,7 @@ TEXT = (
     " | fold_scale_axis | partition | host_foreign | unpack_groups | merge_products"
     " | convert_layout | arrange_resizes | phases | winograd | row_filter | strassen | mixed_precision"
     " | unsign_bytes | align_channels"
-    " | simplify | fold_constants | cse | dead_code | stream_rows | fuse"
+    " | simplify | fold_constants | cse | dead_code | stream_rows | fuse | share_kernels"
 )
 RNG = np.random.default_rng(11)
 

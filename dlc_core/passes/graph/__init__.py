@@ -27,6 +27,7 @@ from dlc_core.passes.graph.phases import Phases
 from dlc_core.passes.graph.recompose import RULES as RECOMPOSE_RULES
 from dlc_core.passes.graph.recompose import Recompose
 from dlc_core.passes.graph.resolve_calls import ResolveCalls
+from dlc_core.passes.graph.share_kernels import ShareKernels
 from dlc_core.passes.graph.simplify import RULES as SIMPLIFY_RULES
 from dlc_core.passes.graph.simplify import CanonicalCasts, Simplify
 from dlc_core.passes.graph.stream_rows import StreamRows
@@ -67,6 +68,7 @@ PASSES = (
     DeadCode,
     StreamRows,
     Fuse,
+    ShareKernels,
 )
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "Phases",
     "Recompose",
     "ResolveCalls",
+    "ShareKernels",
     "Simplify",
     "StreamRows",
     "UnpackGroups",

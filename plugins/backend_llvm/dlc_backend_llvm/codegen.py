@@ -35,6 +35,12 @@ IR_RULE = PlainText(r"\basm\b(?! sideeffect \"syscall\",)")
 """LLVM IR of files has no assembly, which could include other files, besides the call that enables tiles."""
 
 
+LONG = 1 << 19
+"""The length of the text of entry points, some 500 calls of kernels, from which LLVM does not optimise them:
+its time would grow faster than the number of calls. It costs a few nanoseconds per call.
+"""
+
+
 class LlvmCodegen:
     """Emits the artefact format "object"."""
 
@@ -109,6 +115,9 @@ def _rest_object(text: str, triple: str, cpu: str, features: str, level: int) ->
     """The object of a module's entry points.  It is cached on disk, because models whose kernels are equal
     often differ in their weights only; so LLVM is not loaded if all kernels are in the cache.
     """
+
+    if len(text) >= LONG:
+        level = 0
 
     def make() -> bytes:
         return engine.compile_ir(text, triple, cpu, features, opt=level, apart=True)

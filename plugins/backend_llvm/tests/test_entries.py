@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dlc_backend_llvm import codegen, engine
 
 import dlc_core as dlc
 from dlc_core import te
@@ -147,3 +148,20 @@ def test_models_from_the_cache_show_their_code(tmp_path):
     assert (fresh.report["cache"], cached.report["cache"]) == ("stored", "hit")
     assert cached.source("llvm") == fresh.source("llvm")
     assert cached.source("asm") == fresh.source("asm")
+
+
+def test_long_entries_are_not_optimised(monkeypatch, exe, module):
+    levels = []
+    compile_ir = engine.compile_ir
+    monkeypatch.setattr(
+        engine,
+        "compile_ir",
+        lambda text, *a, opt, **k: levels.append(opt) or compile_ir(text, *a, opt=opt, **k),
+    )
+    monkeypatch.setattr(codegen, "LONG", 0)
+    with config.override(cache=False):
+        quick = dlc.build(module, "llvm", num_threads=1)
+    assert levels[-1] == 0
+    assert max(levels) > 0
+    for name in exe.entries:
+        np.testing.assert_array_equal(quick[name](X), exe[name](X))
