@@ -14,6 +14,7 @@ import dlc_core as dlc
 from dlc_core.cancel import CancelToken, entered
 from dlc_core.diag import DlcError
 from tests.forging.files import forged, forged_portable
+from tests.forging.graphs import changed
 from tests.forging.models import GRAPHS, write
 from tests.forging.mutations import mutate
 from tests.fuzz.calls import call
@@ -105,10 +106,12 @@ def _compiled(data: bytes, path: Path, rng: random.Random, contract: bool) -> st
 
 def _portable(data: bytes, path: Path, rng: random.Random, target: str) -> str:
     """Open, compile and call one forged portable model."""
-    part = "header" if rng.random() < 0.1 else "graph"
-    path.write_bytes(forged_portable(data, **{part: lambda value: mutate(rng, value)}))
+    guard = rng.choice(("end", "begin", "off"))
     try:
-        with dlc.config.config.override(cache=False, max_seconds=SECONDS, max_bytes=1 << 30):
+        with dlc.config.config.override(
+            cache=False, max_seconds=SECONDS, max_bytes=1 << 30, guard=guard, check_bounds=False
+        ):
+            _write_portable(data, path, rng)
             exe = dlc.open(path, target, num_threads=1)
             found = call(exe, rng)
             for name in exe.entries:
@@ -116,6 +119,16 @@ def _portable(data: bytes, path: Path, rng: random.Random, target: str) -> str:
     except DlcError as error:
         return type(error).__name__
     return found
+
+
+def _write_portable(data: bytes, path: Path, rng: random.Random) -> None:
+    """Write a forged portable model: JSON that may be anything, or a graph whose types are right."""
+    if rng.random() < 0.5:
+        part = "header" if rng.random() < 0.1 else "graph"
+        path.write_bytes(forged_portable(data, **{part: lambda value: mutate(rng, value)}))
+        return
+    path.write_bytes(data)
+    dlc.save_portable(changed(dlc.load(path), rng), path)
 
 
 __all__ = ["run"]
