@@ -416,6 +416,8 @@ _FIELDS = ("kind", "options", "facts", "own_keys", "model", "tag", "host")
 
 
 def _of_tag(name: str, kinds: Mapping[str, TargetKind], tags: Mapping[str, TargetTag]) -> Target:
+    if not tags:
+        raise TargetError(f"there is no target kind {name!r}", hint=f"known kinds: {', '.join(kinds)}")
     return replace(Target.parse(tags[name].target, kinds), tag=name)
 
 

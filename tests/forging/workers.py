@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -75,7 +76,11 @@ def _batch(case: Case, first: int, end: int, total: Counter[str], report: Callab
             try:
                 word = case(number)
             except BaseException as error:  # noqa: BLE001
-                word = f"unexpected {type(error).__name__}"
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                word = (
+                    f"unexpected {type(error).__name__}: {error!r:.100} in {place.name}, line {place.lineno}"
+                )
+                word = word.replace("\n", " ")
             os.write(writer, f"{word}\n".encode())
         os._exit(0)
     os.close(writer)
@@ -87,7 +92,7 @@ def _batch(case: Case, first: int, end: int, total: Counter[str], report: Callab
     for number, word in enumerate(words, first):
         if word.startswith(("unexpected", "died")):
             report(word, number)
-    total.update(words)
+    total.update(word.partition(":")[0] for word in words)
     return first + len(words) if status else end
 
 
