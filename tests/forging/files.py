@@ -2,6 +2,7 @@
 
 forged(data, change)                    the contract in the code section is of the old header
 forged(data, change, contract=True)     the contract is right, too: as if the code were trusted
+forged_code(data, change)               the artefact with changed code
 forged_portable(data, graph=change)     a portable model with a changed graph
 """
 
@@ -66,6 +67,16 @@ def forged_portable(
     return start + bytes(-len(start) % PAGE) + contents
 
 
+def forged_code(data: bytes, change: Callable[[bytearray], Any]) -> bytes:
+    """The artefact with changed code of the same size, and the right contract."""
+    section = next(one for one in header_of(data)["sections"] if one["name"] == "code")
+    begin = _pages(PREFIX.size + PREFIX.unpack_from(data)[2]) + section["offset"]
+    end = begin + section["size"] - BYTES
+    code = bytearray(data[begin:end])
+    change(code)
+    return forged(data[:begin] + bytes(code) + data[end:], lambda header: None, contract=True)
+
+
 def encoded(header: dict[str, Any]) -> bytes:
     """The text of a header."""
     return json.dumps(header, separators=(",", ":")).encode()
@@ -89,4 +100,4 @@ def _pages(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-__all__ = ["Change", "encoded", "forged", "forged_portable", "header_of", "with_schema"]
+__all__ = ["Change", "encoded", "forged", "forged_code", "forged_portable", "header_of", "with_schema"]

@@ -16,6 +16,7 @@ from dlc_backend_llvm.loading import load_object
 from dlc_backend_llvm.objects import read_object
 from dlc_backend_llvm.pool import pool
 from dlc_backend_llvm.stopping import failure
+from dlc_backend_llvm.structure import check_structure
 from dlc_core.cancel import current
 from dlc_core.diag import ArtifactError
 from dlc_core.foreign.resolve import addresses, guarded_call
@@ -155,11 +156,13 @@ class CpuDevice(HostMemory):
 
     def load(self, artifact: Artifact) -> LoadedArtifact:
         """Map code into this process, without running any of it. Raises ArtifactError if it is for another
-        machine.
+        machine, or has another structure than generated code.
         """
         self.check(artifact)
         pool()
-        return LoadedArtifact(load_object(artifact.code, addresses(artifact.metadata)), artifact.metadata)
+        given = addresses(artifact.metadata)
+        check_structure(artifact.code, [symbol + ENTRY_SUFFIX for symbol in artifact.symbols], given)
+        return LoadedArtifact(load_object(artifact.code, given), artifact.metadata)
 
     def launch(self, entry: Entry, buffers: Sequence[int], scalars: Sequence[int], threads: int) -> None:
         """Run an entry point, and return when it has finished."""

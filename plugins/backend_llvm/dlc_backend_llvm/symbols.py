@@ -1,6 +1,7 @@
 """Symbols in this process that loaded code may refer to.
 
 add_symbol(name, address)       adds a symbol, which takes precedence over those of the process
+is_added(name) -> bool          whether it was added
 find_symbol(name) -> int        the address of such a symbol, or of one of the process, libm, libgcc; else 0
 """
 
@@ -16,6 +17,11 @@ _added: dict[str, int] = {}
 def add_symbol(name: str, address: int) -> None:
     """Define `name` for later loads. The address must be valid as long as the loaded code."""
     _added[name] = address
+
+
+def is_added(name: str) -> bool:
+    """Whether `add_symbol` has defined a symbol."""
+    return name in _added
 
 
 def find_symbol(name: str) -> int:
@@ -43,4 +49,4 @@ def _of_the_process(name: str) -> int:
     return 0
 
 
-__all__ = ["add_symbol", "find_symbol"]
+__all__ = ["add_symbol", "find_symbol", "is_added"]
