@@ -171,4 +171,5 @@ def test_forged_portable_models_do_no_harm():
     found = run(60, 1, TARGET, models=("mlp", "dims", "data_dims"), portable=True)
     assert not [word for word in found if word.startswith(("died", "unexpected"))]
     assert found.total() == 60
-    assert found["ArtifactError"] > 20
+    assert found["ArtifactError"] > 10
+    assert found["called"] + found["refused"] > 10
