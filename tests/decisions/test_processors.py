@@ -87,6 +87,7 @@ SHOWN = {
     "gemm.tile": ("dense", "symbolic rows", "conv"),
     "gemm.columns": ("two inputs",),
     "gemm.k_block": tuple(GRAPHS),
+    "gemm.packing": ("transposed",),
     "gemm.pad_rows": tuple(GRAPHS),
     "gemm.padding": ("dilated conv",),
     "gemm.partial_sums": ("one row",),

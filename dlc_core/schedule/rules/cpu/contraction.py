@@ -35,17 +35,13 @@ from dlc_core.schedule.rules.analysis import (
 )
 from dlc_core.schedule.rules.base import Machine, ScheduleRule
 from dlc_core.schedule.rules.cpu.columns import choose_columns, move_columns, schedule_packing
-from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, is_constant
+from dlc_core.schedule.rules.cpu.dots import dot_columns, dot_for, has_plain_indices, is_constant
 from dlc_core.schedule.rules.cpu.edges import inline_tests
 from dlc_core.schedule.rules.cpu.gemm_decisions import COLUMNS, GEMM_DECISIONS
-from dlc_core.schedule.rules.cpu.gemm_plan import (
-    Gemm,
-    GemmPlan,
-    Weights,
-    plan_gemm,
-)
+from dlc_core.schedule.rules.cpu.gemm_plan import Gemm, GemmPlan, plan_gemm
 from dlc_core.schedule.rules.cpu.groups import separate_groups
 from dlc_core.schedule.rules.cpu.maps import MAP_DECISIONS, schedule_map
+from dlc_core.schedule.rules.cpu.packing import Packable, Weights
 from dlc_core.schedule.rules.cpu.register_tile import Tile
 from dlc_core.schedule.rules.cpu.tails import TAILS
 from dlc_core.schedule.rules.cpu.tile_nest import TileNest
@@ -97,7 +93,7 @@ class ContractionScheduler(TileNest):
         for handle in borders:
             schedule_map(s, handle, self.machine)
         if self.dot is None and not self.transposed:
-            self.found = copy_transposed_rhs(s, self.block, self.found, self.machine)
+            self.found, self.rhs_copy = copy_transposed_rhs(s, self.block, self.found, self.machine)
         out = epilogue_of(s, self.block)
         self._split_digits(out)
         columns = self._loops_for(out, self.found.n)
@@ -108,7 +104,9 @@ class ContractionScheduler(TileNest):
         plan = plan or plan_gemm(self._facts(out, row, columns), self.machine)
         self.dot, self.unit = plan.dot, plan.unit
         if plan.packed:
-            self.pack(plan.tile)
+            self.pack(plan.tile, computed=True)
+        elif self.rhs_copy is not None:
+            schedule_map(s, self.rhs_copy, self.machine)
         if plan.pad_rows:
             self._pad_rows()
         self.apply(plan, out, row, columns[-1])
@@ -153,7 +151,7 @@ class ContractionScheduler(TileNest):
             points_of(found.block.axes),
             bool(found.shared),
             bytes_of(found.rhs.load.buffer),
-            self._weights(),
+            self._weights() if self.packed or self.transposed or is_constant(s.func, found) else None,
             bool(found.rhs.other_factors),
             sums.itemsize,
             sums.is_float,
@@ -162,13 +160,26 @@ class ContractionScheduler(TileNest):
             lhs not in s.func.params,
             self.dot,
             self.unit,
+            self._packable(),
         )
 
-    def _weights(self) -> Weights | None:
-        """Describe the right-hand side, if it is packed or can be."""
-        found = self.found
-        if not (self.packed or self.transposed or is_constant(self.s.func, found)):
+    def _packable(self) -> Packable | None:
+        """Describe the right-hand side, if it is computed and can be packed in the kernel: a matrix."""
+        s, found = self.s, self.found
+        rhs, buffer = found.rhs, found.rhs.load.buffer
+        if self.packed or self.transposed or self.dot is not None or is_constant(s.func, found):
             return None
+        if self.digits or found.shared or rhs.other_factors or len(found.k) != 1 or self.lanes < 2:
+            return None
+        if not has_plain_indices(found) or const_value(buffer.num_elements()) is None:
+            return None
+        copied = self.rhs_copy is not None
+        in_order = buffer in s.func.params and const_value(rhs.factors[found.n.var]) == 1
+        return Packable(self._weights(), copied) if copied or in_order else None
+
+    def _weights(self) -> Weights:
+        """Describe the right-hand side as weights that are packed or can be."""
+        found = self.found
         buffer = found.rhs.load.buffer
         columns, lead, inner = self._dims_of_weights()
         shape = [const_value(extent) for extent in buffer.shape]
@@ -254,17 +265,18 @@ class ContractionScheduler(TileNest):
 
     # Packing
 
-    def pack(self, tile: Tile, parts: int = 1) -> None:
+    def pack(self, tile: Tile, parts: int = 1, computed: bool = False) -> None:
         """Pack the right-hand side into panels as wide as a tile, for each part of the columns.
 
-        One that is not constant is copied if the result is stored transposed, else left as it is.
+        One that is not constant is copied if it is to be packed although it is `computed`, else left as it
+        is.
         """
         s, found = self.s, self.found
         buffer, copy = found.rhs.load.buffer, None
         if not is_constant(s.func, found):
-            if not self.transposed:
+            if not computed:
                 return
-            copy = s.cache_read(self.block, buffer.name, "global")
+            copy = self.rhs_copy or s.cache_read(self.block, buffer.name, "global")
             buffer = s.get(copy).writes[0].buffer
         order = list(found.rhs.load.indices)
         group = 1 if self.dot is None else self.dot.group

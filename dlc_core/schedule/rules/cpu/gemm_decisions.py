@@ -44,6 +44,11 @@ PAD_ROWS = Decision(
     "Whether a copy of the left-hand side pads its rows, so that they fall on different sets of the cache.",
     ("dense", "padded"),
 )
+PACKING = Decision(
+    "gemm.packing",
+    "Whether a computed right-hand side is read in place, or from a copy in panels as wide as a tile.",
+    ("in_place", "panels"),
+)
 PADDING = Decision(
     "gemm.padding",
     "Whether taps of a convolution that are outside of the input are computed, or skipped by a test per tap.",
@@ -66,6 +71,7 @@ GEMM_DECISIONS = (
     *PANEL_DECISIONS,
     PARTIAL_SUMS.name,
     PAD_ROWS.name,
+    PACKING.name,
     PADDING.name,
     TRANSPOSED.name,
     INSTRUCTIONS.name,
@@ -108,6 +114,6 @@ def not_searched(tile: Tile, columns: int, lanes: int) -> str:
 
 
 __all__ = [
-    "COLUMNS", "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PADDING", "PAD_ROWS", "PARTIAL_SUMS", "PREFETCH",
-    "TILE", "TRANSPOSED", "kind_of", "not_searched", "size_of", "tiles_within",
+    "COLUMNS", "INSTRUCTIONS", "K_BLOCK", "LOOP_ORDER", "PACKING", "PADDING", "PAD_ROWS", "PARTIAL_SUMS",
+    "PREFETCH", "TILE", "TRANSPOSED", "kind_of", "not_searched", "size_of", "tiles_within",
 ]  # fmt: skip

@@ -28,6 +28,7 @@ from dlc_core.schedule.rules.cpu.gemm_decisions import (
     tiles_within,
 )
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
+from dlc_core.schedule.rules.cpu.packing import Packable, Weights, packs
 from dlc_core.schedule.rules.cpu.panels import (
     NO_PREFETCH,
     Prefetch,
@@ -48,32 +49,6 @@ Extent = int | None
 """A number of iterations; None if it is symbolic."""
 
 PANELS_FIRST, PANELS_IN_BATCH, TILES_FIRST = LOOP_ORDER.alternatives
-
-
-@record(frozen=True)
-class Weights:
-    """The extents of a right-hand side that can be packed; columns are those of a part."""
-
-    lead: tuple[Extent, ...]
-    inner: tuple[Extent, ...]
-    """Reduction axes."""
-    columns: Extent
-    itemsize: int
-    parts: int = 1
-    """Parts of the columns that are packed separately."""
-    group: int = 1
-    """Neighbouring steps of the last reduction axis that are contiguous, for dot products."""
-
-    def packed_shape(self, width: int) -> tuple[int, ...] | None:
-        """Return the shape when packed in panels of `width` columns; None if it is symbolic."""
-        if self.columns is None:
-            return None
-        inner = list(self.inner)
-        if self.group > 1:
-            inner[-1] = None if inner[-1] is None else -(-inner[-1] // self.group)
-        shape = (self.parts, *self.lead, -(-self.columns // width), *inner, width * self.group)
-        known = [extent for extent in shape if extent is not None]
-        return tuple(known) if len(known) == len(shape) else None
 
 
 @record(frozen=True)
@@ -112,6 +87,8 @@ class Gemm:
     """Whether the kernel computes the left-hand side itself, such as a padded copy."""
     dot: Dot | None = None
     unit: MatrixUnit | None = None
+    packable: Packable | None = None
+    """A computed right-hand side that can be packed in the kernel; `weights` is None then."""
 
     def cycles(self, machine: Machine) -> Callable[[Tile], float] | None:
         """Return a function that predicts the kernel's cycles on one thread; None for symbolic sizes."""
@@ -171,6 +148,21 @@ class Gemm:
         caches = machine.description.caches
         return self.rhs_bytes is None or self.rhs_bytes <= caches[min(1, len(caches) - 1)]
 
+    def is_streamed(self, machine: Machine) -> bool:
+        """Whether tiles read all panels of a right-hand side that the kernel packs faster than rows.
+
+        The LLC holds the panels, which are contiguous, and prefetchers follow them. They do not follow the
+        rows if K is not contiguous in them, and the LLC does not hold rows that are larger than its share.
+        """
+        caches, steps = machine.description.caches, self.steps[-1]
+        if self.packable is None or self.weights is None or self.rhs_bytes is None or steps is None:
+            return False
+        share = 0 if len(caches) < 3 else caches[2] // GEMM.streamed_divisor
+        if self.rhs_bytes > share:
+            return False
+        transposed = self.row_bytes == self.row_itemsize and steps > 1
+        return transposed or (self.all_rows or 0) * steps * self.row_itemsize > share
+
 
 @record(frozen=True)
 class GemmPlan:
@@ -226,6 +218,7 @@ def plan_gemm(gemm: Gemm, machine: Machine, tile: Tile | None = None) -> GemmPla
     """Choose the plan of a contraction; `tile` is given if an algorithm around the GEMM fixes it."""
     threads = worth_threads(machine, gemm.work, "multiply-adds")
     tile = tile or _tile(gemm, machine, threads)
+    gemm = _packed(gemm, machine, tile)
     order = _loop_order(gemm, machine, tile) if gemm.row_loop else PANELS_IN_BATCH
     tiles = gemm.rows if tile.rows == 1 or gemm.rows is None else -(-gemm.rows // tile.rows)
     inside = _inside(gemm, order, tiles)
@@ -288,6 +281,17 @@ def _tile(gemm: Gemm, machine: Machine, threads: bool) -> Tile:
     )
 
 
+def _packed(gemm: Gemm, machine: Machine, tile: Tile) -> Gemm:
+    """The facts with the right-hand side in panels, if it is computed and the kernel packs it."""
+    packable, steps = gemm.packable, gemm.steps[-1]
+    if packable is None or gemm.columns is None or steps is None:
+        return gemm
+    width = min(gemm.columns, tile.vectors * gemm.lanes)
+    if not packs(packable, gemm.all_rows, steps, width, machine):
+        return gemm
+    return replace(gemm, weights=packable.weights)
+
+
 def _loop_order(gemm: Gemm, machine: Machine, tile: Tile) -> str:
     """Order the outer loops: panels first if the weights are larger than the rows, else rows.
 
@@ -301,16 +305,37 @@ def _loop_order(gemm: Gemm, machine: Machine, tile: Tile) -> str:
         why = f"threads get panels: {gemm.columns} columns are more than {gemm.all_rows} rows"
         return LOOP_ORDER.choose(PANELS_FIRST, refused=lambda order: why)
     batched, rhs_fits_l2 = any(extent != 1 for extent in gemm.outer), gemm.rhs_fits_l2(machine)
+    streamed = not batched and gemm.is_streamed(machine)
     size = "a right-hand side of unknown size" if gemm.rhs_bytes is None else bytes_text(gemm.rhs_bytes)
+    if why := _why_panels_balance(gemm, machine, tile):
+        return LOOP_ORDER.choose(PANELS_FIRST, refused=lambda order: why)
     reasons = {
         PANELS_FIRST: "threads get rows, which are not fewer than the columns",
-        PANELS_IN_BATCH: f"L2 holds all panels, {size}: each row is read and written once",
+        PANELS_IN_BATCH: f"each panel would read the rows from beyond L2, more slowly than panels of {size}"
+        if streamed
+        else f"L2 holds all panels, {size}: each row is read and written once",
         TILES_FIRST: "loops around the rows would read all panels again"
         if rhs_fits_l2
         else f"each tile of rows would read all panels, {size}, from beyond L2",
     }
-    preferred = PANELS_IN_BATCH if batched or not rhs_fits_l2 else TILES_FIRST
+    preferred = PANELS_IN_BATCH if batched or not (rhs_fits_l2 or streamed) else TILES_FIRST
     return LOOP_ORDER.choose(preferred, refused=reasons.__getitem__)
+
+
+def _why_panels_balance(gemm: Gemm, machine: Machine, tile: Tile) -> str:
+    """Why threads get panels of two computed operands although rows are not fewer; empty if they do not.
+
+    The outermost loop, such as the rows of a window in a weight gradient, may have too few iterations to
+    share evenly.
+    """
+    first = next((extent for extent in gemm.outer if extent != 1), None)
+    if first is None or gemm.columns is None or gemm.weights is not None or gemm.shared:
+        return ""
+    panels = -(-gemm.columns // (tile.vectors * gemm.lanes))
+    of_outer, of_panels = (Distribution(machine.workers).load(count) for count in (first, panels))
+    if of_outer <= GEMM.max_imbalance * of_panels:
+        return ""
+    return f"{machine.workers} threads cannot share {first} outer iterations as evenly as {panels} panels"
 
 
 def _inside(gemm: Gemm, order: str, tiles: Extent) -> tuple[Extent, ...]:
@@ -419,4 +444,4 @@ def _partial_sums(gemm: Gemm, tile: Tile) -> int:
     )
 
 
-__all__ = ["Gemm", "GemmPlan", "Weights", "plan_gemm"]
+__all__ = ["Gemm", "GemmPlan", "Packable", "Weights", "plan_gemm"]

@@ -76,6 +76,20 @@ class GemmHeuristics:
     """Rows of the result from which a transposed copy of a right-hand side is faster than reductions along
     its rows.  Zen 4, halved: equal; doubled: no kernel changes."""
 
+    min_packed_rows: int = 512
+    """Rows of the result from which packing a computed right-hand side in the kernel is faster than reading
+    it in place.  Measured on Zen 4, one thread, K of 2048, 512 columns: 64 rows take 8% longer with a copy,
+    256 rows as long, 512 rows 5% less, 1024 rows 10% less, and with K of 8192 46% less."""
+    streamed_divisor: int = 4
+    """The part of the LLC that a packed right-hand side may take if each tile of rows reads all of it, and
+    from which on rows are not read once per panel.  Measured on Zen 4: with 8192 transposed rows, K of 1024
+    and 512 columns, tiles first take 18% less time."""
+
+    max_imbalance: float = 1.1
+    """The load of the busiest thread, relative to that with panels, from which on panels are outermost.
+    Measured on Zen 4, two threads: weight gradients of 3x3 windows and 512 channels, whose outermost loop has
+    3 iterations, ran 1.58 times as fast as on one thread, others 1.97 times."""
+
 
 @record(frozen=True)
 class WindowHeuristics:

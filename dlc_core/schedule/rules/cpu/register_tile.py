@@ -52,10 +52,14 @@ class Distribution:
         A panel that is narrower than the others is distributed by its row tiles.
         """
         if not self.panels:
-            return self._rounded_up(-(-rows // height)) / -(-rows // height)
+            return self.load(-(-rows // height))
         whole, rest = divmod(vectors, width)
         tiles = -(-rows // height)
         return (self._rounded_up(whole) * width + self._rounded_up(tiles) / tiles * rest) / vectors
+
+    def load(self, parts: int) -> float:
+        """The time of the busiest thread for parts of equal work, relative to an even distribution."""
+        return self._rounded_up(parts) / parts
 
     def _rounded_up(self, parts: int) -> int:
         """Round parts up to a multiple of the threads: all threads take as long as the busiest one."""

@@ -78,6 +78,8 @@ class TileNest:
         """Loops over columns that dot products will compute."""
         self.packed: Buffer | None = None
         """The packed right-hand side, if it is packed."""
+        self.rhs_copy: BlockRV | None = None
+        """The block that copies a transposed right-hand side, which is not scheduled yet."""
         self.parts = 1
         """The parts of the columns that are packed separately."""
 

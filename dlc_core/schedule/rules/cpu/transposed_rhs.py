@@ -19,7 +19,6 @@ from dlc_core.schedule.rules.base import Machine
 from dlc_core.schedule.rules.cpu.dots import is_constant
 from dlc_core.schedule.rules.cpu.gemm_decisions import TRANSPOSED
 from dlc_core.schedule.rules.cpu.heuristics import GEMM
-from dlc_core.schedule.rules.cpu.maps import schedule_map
 from dlc_core.schedule.rules.cpu.transpose import SHUFFLE
 from dlc_core.schedule.schedule import Schedule
 from dlc_core.tir.stmt import PrimFunc
@@ -27,13 +26,14 @@ from dlc_core.tir.stmt import PrimFunc
 
 def copy_transposed_rhs(
     schedule: Schedule, block: BlockRV, found: Contraction, machine: Machine
-) -> Contraction:
+) -> tuple[Contraction, BlockRV | None]:
     """Copy a transposed right-hand side so that columns are innermost, if enough rows read the copy.
 
-    Returns the contraction over the copy, or the old one.
+    Returns the contraction over the copy and the block of the copy, which the caller schedules; or the old
+    contraction and None.
     """
     if not is_transposed(schedule.func, found, machine) or not _copied(found):
-        return found
+        return found, None
     load = found.rhs.load
     copy = schedule.cache_read(block, load.buffer.name, "global")
     column = next(i for i, index in enumerate(load.indices) if index is found.n.var)
@@ -41,10 +41,9 @@ def copy_transposed_rhs(
     made = schedule.get(copy).writes[0].buffer
     order = IndexMap.of(lambda *i: (*(i[d] for d in rest), i[column]), len(load.indices))
     schedule.transform_layout(copy, made.name, order)
-    schedule_map(schedule, copy, machine)
     moved = contraction_of(schedule.get(block))
     assert moved is not None
-    return moved
+    return moved, copy
 
 
 def reduces_along_rows(func: PrimFunc, found: Contraction, machine: Machine) -> bool:
