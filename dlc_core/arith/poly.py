@@ -251,13 +251,29 @@ class Algebra:
         return total
 
 
+_LARGE = 1 << 62
+
+
 def _term(m: Mono, c: int) -> Expr:
     if not m:
         return literal(c)
     product = m[0]
     for atom in m[1:]:
         product = binary("mul", product, atom)
-    return product if c == 1 else binary("mul", product, literal(c))
+    return _scaled(product, c)
+
+
+def _scaled(product: Expr, c: int) -> Expr:
+    """The product times a number. One that is no int64 is written by several, because literals wrap: sizes
+    that are computed without overflow, as those of memory are, keep their value.
+    """
+    if c == 1:
+        return product
+    if -_LARGE <= c < _LARGE:
+        return binary("mul", product, literal(c))
+    most, rest = divmod(c, _LARGE)
+    large = _scaled(binary("mul", product, literal(_LARGE)), most)
+    return binary("add", large, _scaled(product, rest)) if rest else large
 
 
 def atoms_of(p: Poly) -> dict[Expr, None]:

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from dlc_core.diag import DlcError
 from dlc_core.ir.buffer import Buffer
+from dlc_core.ir.conditions import conditions_of
 from dlc_core.ir.dtype import HANDLE
 from dlc_core.ir.expr import Call, Const, Expr, Load, Var, const_value, post_order, substitute
+from dlc_core.ir.plan import Plan
 from dlc_core.tir.functor import exprs_of, stmts
 from dlc_core.tir.intrinsics import BULK, EXTERN, KERNEL, LAUNCH, NOTE, kernel_symbol
 from dlc_core.tir.stmt import Alloc, Eval, PrimFunc, Stmt, View
@@ -26,21 +29,39 @@ from dlc_core.tir.stmt import Alloc, Eval, PrimFunc, Stmt, View
 MAX_ALIGN = 4096
 """The largest alignment of a buffer in bytes."""
 _INTERNAL = frozenset({"clock", NOTE})
+_KINDS = {"conditions": tuple, "plan": Plan, "repack": Mapping, "scheduled": bool}
+"""The classes of attributes that programs may state."""
 _TAKE_ADDRESSES = ("prefetch", BULK, EXTERN, KERNEL)
 
 
 def given_problems(func: PrimFunc, functions: Mapping[str, object]) -> list[str]:
     """The violated rules. `functions` are those of the module."""
-    found = [message for b in func.buffers for message in _buffer_problems(b)]
+    found = [
+        f"the attribute {name!r} is {func.attrs[name]!r}"
+        for name, kind in _KINDS.items()
+        if name in func.attrs and not isinstance(func.attrs[name], kind)
+    ]
+    if not found:
+        found += _condition_problems(func)
+    found += [message for b in func.buffers for message in _buffer_problems(b)]
     windows = {s.buffer for s in stmts(func.body) if isinstance(s, View)}
     for stmt in stmts(func.body):
         if isinstance(stmt, (Alloc, View)):
             found += _buffer_problems(stmt.buffer)
+        if isinstance(stmt, Alloc) and const_value(stmt.buffer.offset) != 0:
+            found.append(f"buffer {stmt.buffer.name} begins at an offset in its own memory")
         found += _address_problems(stmt)
         if isinstance(stmt, Eval) and (symbol := kernel_symbol(stmt.value)) is not None:
             assert isinstance(stmt.value, Call)
             found += _call_problems(func, stmt.value, functions.get(symbol), symbol, windows)
     return list(dict.fromkeys(found))
+
+
+def _condition_problems(func: PrimFunc) -> Iterator[str]:
+    try:
+        conditions_of(func.attrs.get("conditions", ()))
+    except (DlcError, TypeError, ValueError, LookupError) as error:
+        yield f"the attribute 'conditions' has another row: {error}"
 
 
 def recursive_kernels(functions: Mapping[str, object]) -> list[str]:

@@ -184,6 +184,41 @@ def test_the_entry_of_a_module_is_called_by_none() -> None:
         dlc.build(module, "reference")
 
 
+# Memory and indices
+
+
+REFUSED_PROGRAMS = {
+    "an offset": ('W = T.alloc_buffer((8,), "int64", offset=400000000)', "W[0] = A[0]", "B[0] = W[0]"),
+    "an alignment": ('W = T.alloc_buffer((8,), "int64", align=3)', "W[0] = A[0]", "B[0] = W[0]"),
+    "handles": ('W = T.alloc_buffer((8,), "handle")', "B[0] = A[0]"),
+    "a condition that overflows": (
+        "for i in range(9):",
+        "    if i * 2305843009213693952 < 8 and i > 0:",
+        "        B[0] = A[i * 1000000]",
+    ),
+    "a minimum that overflows": ("for i in range(5):", "    B[0] = A[T.min(i * 3458764513820540928, 7)]"),
+    "conditions": ('T.func_attr({"conditions": 5})', *COPY),
+    "rows of conditions": ('T.func_attr({"conditions": (1, 2)})', *COPY),
+    "a plan": ('T.func_attr({"plan": "x"})', *COPY),
+    "layouts": ('T.func_attr({"repack": 7})', *COPY),
+}
+
+
+@pytest.mark.parametrize("lines", REFUSED_PROGRAMS.values(), ids=REFUSED_PROGRAMS)
+def test_programs_that_are_refused(lines: tuple[str, ...]) -> None:
+    with pytest.raises(VerifyError):
+        dlc.build(parsed(program(*lines)), "reference")
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_sizes_of_memory_do_not_overflow(target: str) -> None:
+    shape, index = "n * 4294967296, n * 536870912", "0, n * 536870912 - 1 - i"
+    lines = (f'W = T.alloc_buffer(({shape},), "float32")', "for i in range(n):", f"    W[{index}] = A[i]")
+    exe = dlc.build(parsed(program(*lines, f"    B[i] = W[{index}]", head=SYMBOLIC)), target)
+    with pytest.raises(RuntimeFailure, match="memory"):
+        exe(np.ones(8, np.float32))
+
+
 # Integer divisions
 
 

@@ -19,6 +19,7 @@ from dlc_core.op.lookup import registered_ops
 from dlc_core.op.std.control import call_types
 from dlc_core.op.std.programs import CALL_TIR
 from dlc_core.passes.graph.resolve_calls import calls_by_name
+from dlc_core.passes.tir.bounds.ranges import overflowing_indices
 from dlc_core.schedule.layout import REPACK
 from dlc_core.tir.attributes import stated
 from dlc_core.tir.interface import is_scheduled
@@ -106,7 +107,8 @@ def check_program(func: PrimFunc, functions: Mapping[str, object] = EMPTY) -> No
     Raises VerifyError for violated rules of the verifiers, and UsageError for a schedule that requires a
     parameter in another layout.
     """
-    repacked = [getattr(func.params[i], "name", "") for i in func.attrs.get(REPACK, {})]
+    layouts = func.attrs.get(REPACK, {})
+    repacked = [p.name for i, p in enumerate(func.params) if isinstance(layouts, Mapping) and i in layouts]
     if repacked:
         raise UsageError(
             f"the schedule of {func.name!r} requires {', '.join(repacked)} in another layout",
@@ -114,6 +116,8 @@ def check_program(func: PrimFunc, functions: Mapping[str, object] = EMPTY) -> No
             hint="cache_read the parameter, and transform the layout of the copy",
         )
     problems = [problem.message for problem in find_problems(func)] or given_problems(func, functions)
+    if not problems:
+        problems = [f"the index {e} overflows" for e in overflowing_indices(func)]
     if not problems and func.name in recursive_kernels(functions):
         problems.append(f"kernel {func.name} calls itself")
     if not is_scheduled(func):

@@ -26,12 +26,16 @@ from dlc_core.ir.expr import (
     Unary,
     Var,
     const_value,
+    loads_in,
     post_order,
 )
 from dlc_core.passes.tir.safety import DIVISIONS
-from dlc_core.tir.stmt import PrimFunc
+from dlc_core.tir.functor import exprs_of, stmts
+from dlc_core.tir.stmt import Block, For, Let, PrimFunc
 
 BOOLEAN: Interval = (0, 1)
+LARGEST_DIM = 1 << 10
+"""Dims that programs from outside may have without an overflow of their index arithmetic."""
 _KEEPS = {"report_index": 0, "vector_reduce_min": 0, "vector_reduce_max": 0, "subgroup_shuffle": 0}
 """Intrinsics whose results are values of one argument."""
 _ARITHMETIC: dict[str, Callable[[Interval, Interval], Interval]] = {
@@ -50,8 +54,11 @@ _ARITHMETIC: dict[str, Callable[[Interval, Interval], Interval]] = {
 class Ranges:
     """The ranges of one program's integer expressions, all lanes of vectors together."""
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, largest_dim: int | None = None) -> None:
+        """`largest_dim` limits the dims that `overflows` is about."""
         self._memo: dict[Expr, Interval] = {}
+        self.overflows: list[Expr] = []
+        """Indices whose values may leave their type, apart from those of unlimited dims."""
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 # Scalar integers are dims, which are not negative.
@@ -59,6 +66,7 @@ class Ranges:
                 own = scalar.bounds
                 least = 0 if own is None else max(0, own.low)
                 most = high if own is None or own.high is None else own.high
+                most = most if largest_dim is None else min(most, max(largest_dim, least))
                 self._memo[scalar] = (max(low, least), INF if most == _type_range(INDEX)[1] else most)
 
     def bind(self, var: Var, begin: Expr, extent: Expr) -> None:
@@ -102,6 +110,8 @@ class Ranges:
                 # Values outside of their type wrap around, so that only the type's range is known. Unbounded
                 # indices are kept as they are: they do not wrap.
                 unbounded = e.dtype is INDEX and (made[0] == -INF or made[1] == INF)
+                if e.dtype is INDEX and not unbounded:
+                    self.overflows.append(e)
                 made = made if unbounded else (low, high)
             self._memo[e] = made
         return made
@@ -194,4 +204,26 @@ _RULES: dict[type[Expr], Callable[[Ranges, Any], Interval]] = {
     Load: _any,
 }
 
-__all__ = ["Ranges"]
+
+def overflowing_indices(func: PrimFunc) -> list[Expr]:
+    """The index expressions of a program that overflow for some iteration, with dims up to `LARGEST_DIM`.
+
+    Data, which are loaded, wrap around and are not among them.
+    """
+    ranges = Ranges(func, LARGEST_DIM)
+    for stmt in stmts(func.body):
+        match stmt:
+            case For():
+                ranges.bind(stmt.var, stmt.begin, stmt.extent)
+            case Let() if stmt.var.dtype.is_int:
+                ranges.define(stmt.var, stmt.value)
+            case Block():
+                for axis in stmt.axes:
+                    ranges.bind(axis.var, axis.dom.begin, axis.dom.extent)
+        for e in post_order(*exprs_of(stmt)):
+            if e.dtype.is_int:
+                ranges.of(e)
+    return [e for e in ranges.overflows if not loads_in(e)]
+
+
+__all__ = ["Ranges", "overflowing_indices"]
