@@ -50,6 +50,17 @@ def test_a_portable_file_has_the_same_module(name, tmp_path):
     assert header_of(path.read_bytes())["core"] == dlc.__version__
 
 
+def test_an_onnx_model_has_a_portable_form(tmp_path):
+    parser = pytest.importorskip("onnx.parser", reason="onnx is not installed")
+    pytest.importorskip("dlc_frontend_onnx", reason="the ONNX frontend is not installed")
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[n, 4] x) => (float[n, 4] y) {y = Relu(x)}'
+    model = dlc.load(parser.parse_model(text))
+    path = dlc.save_portable(model, tmp_path / "m.dlc")
+    assert difference(dlc.load(path), model) is None
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(dlc.open(path, TARGET)(x), np.maximum(x, 0))
+
+
 @pytest.mark.parametrize("name", ["control", "quantised", "data_dims", "bfloat16", "functions"])
 def test_an_opened_portable_file_computes_the_same(name, tmp_path):
     module = GRAPHS[name]()

@@ -128,6 +128,27 @@ def test_elements_that_are_no_codes_are_refused(tmp_path):
         dlc.open(path, TARGET)
 
 
+def test_dims_are_defined_by_known_ones(tmp_path):
+    size, element = Var("size"), Var("element")
+    x = param("x", tensor_type((3,), "int64"))
+    made = std.full(shape=(size,), value=1.0, dtype="float32")
+
+    def write(at, definition):
+        attrs = {"elements": ((element, "x", at),), "data_dims": ((size, definition, "the size"),)}
+        return dlc.save_portable(IRModule({"main": Function("main", (x,), made, attrs)}), tmp_path / "m.dlc")
+
+    exe = dlc.open(write(2, element * 2), TARGET)
+    assert exe(np.array([1, 2, 3])).shape == (6,)
+    for at, definition, why in (
+        (3, element * 2, "is in no input"),
+        (2, element + size, "by unknown ones"),
+        (2, element + Var("other"), "by unknown ones"),
+    ):
+        with pytest.raises(ArtifactError, match="malformed") as caught:
+            write(at, definition)
+        assert why in caught.value.why
+
+
 def test_damaged_files_are_refused(portable, tmp_path):
     data = portable.read_bytes()
     bad = tmp_path / "bad.dlc"

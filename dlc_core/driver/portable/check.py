@@ -8,6 +8,7 @@ number of nodes after inlining are limited, because passes take time in proporti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from dlc_core.graph.limits import check_limits
 from dlc_core.graph.node import CALL, CALL_PRIM, STRUCTURAL, Function, Node, functions_of, post_order
 from dlc_core.graph.verify import verify_module
 from dlc_core.ir.conditions import KINDS
-from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from dlc_core.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, free_vars
 from dlc_core.ir.expr import post_order as expr_post_order
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.plan import PLAN
@@ -48,7 +49,8 @@ def check_portable(module: IRModule) -> None:
     verifiers.
     """
     for name, value in module.attrs.items():
-        _expect(isinstance(name, str) and isinstance(value, str), "an attribute of the module is no text")
+        fits = isinstance(name, str) and (isinstance(value, str) or (type(value) is int and value >= 0))
+        _expect(fits, "an attribute of the module is no text or number")
     _expect(module.entry in module.functions, f"there is no function {module.entry!r}, which is the entry")
     for name, function in module.functions.items():
         if not isinstance(function, Function):
@@ -237,17 +239,24 @@ def _check_elements(function: Function, value: Any, exprs: _Exprs) -> None:
     known = {param.attrs.get("name"): param for param in function.params}
     known.update(zip(function.attrs.get("inputs", ()), function.params))
     for var, name, index in _rows(function, value, 3):
-        fits = isinstance(var, Var) and name in known and type(index) is int and index >= 0
-        _expect(fits, "an element that defines a dim is malformed")
+        type_ = known[name].type if name in known else None
+        shape = type_.static_shape() if isinstance(type_, TensorType) else None
+        fits = isinstance(var, Var) and shape is not None and type(index) is int
+        _expect(fits and 0 <= index < math.prod(shape or ()), "an element that defines a dim is in no input")
         exprs.check_expr(var)
 
 
 def _check_data_dims(function: Function, value: Any, exprs: _Exprs) -> None:
+    known = {var for param in function.params for var in param.tensor_type.symbols()}
+    known.update(row[0] for row in _rows(function, function.attrs.get(ELEMENTS, ()), 3))
     for var, expr, what in _rows(function, value, 3):
         fits = isinstance(var, Var) and isinstance(expr, Expr) and isinstance(what, str)
+        fits = fits and var not in known and expr.dtype.name == "int64"
         _expect(fits, "the definition of a dim is malformed")
         exprs.check_expr(var)
         exprs.check_expr(expr)
+        _expect(known.issuperset(free_vars(expr)), "a dim is defined by unknown ones")
+        known.add(var)
 
 
 def _rows(function: Function, value: Any, columns: int) -> tuple[tuple[Any, ...], ...]:
