@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks.choosing import chosen_networks
 from benchmarks.corpus.exporting import stand_in_operators
 from benchmarks.report import geometric_mean, machine, print_table
 
@@ -159,12 +160,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns 1 if tokens differ from those of eager."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if unknown := set(options.networks) - set(NETWORKS):
-        parser.error(f"no network {min(unknown)}; there are {', '.join(NETWORKS)}")
+    networks = chosen_networks(parser, options.networks, NETWORKS)
     facts = machine()
     records = [
         compare(name, threads, options.prompt, options.tokens)
-        for name in options.networks or NETWORKS
+        for name in networks
         for threads in map(int, options.threads.split(","))
     ]
     print(f"{facts['processor']}, {facts['cores']} cores; load {facts['load']:.1f}\n")

@@ -32,6 +32,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.choosing import chosen_networks
 from benchmarks.environment import environment
 from benchmarks.report import geometric_mean, machine, print_table
 
@@ -200,14 +201,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns 1 if results differ from those of eager."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if unknown := set(options.networks) - set(NETWORKS):
-        parser.error(f"no network {min(unknown)}; there are {', '.join(NETWORKS)}")
+    networks = chosen_networks(parser, options.networks, NETWORKS)
     facts = machine()
     cases = [
         (name, mode, threads, options.batch)
         for threads in map(int, options.threads.split(","))
         for mode in options.modes
-        for name in options.networks or NETWORKS
+        for name in networks
     ]
     records, firsts = [], []
     for case in cases:
