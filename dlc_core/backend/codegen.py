@@ -56,8 +56,10 @@ class SourceCodegen:
         return emission.ModuleWriter
 
     def flags(self, target: Target) -> tuple[str, ...]:
-        """The options of a gcc-compatible compiler."""
-        speed = ("-O2", "-fno-math-errno", "-ffp-contract=fast", "-fno-trapping-math")
+        """The options of a gcc-compatible compiler. Integers wrap around, as those of all targets do: without
+        `-fwrapv` a compiler may remove checks of what has been added.
+        """
+        speed = ("-O2", "-fwrapv", "-fno-math-errno", "-ffp-contract=fast", "-fno-trapping-math")
         return ("-std=gnu99", *speed, "-Wno-psabi")
 
     def metadata(self, made: emission.Emitted, target: Target) -> Mapping[str, Any]:

@@ -131,7 +131,7 @@ def _makefile(name: str, assembled: bool, sources: Sequence[str], libraries: Seq
     return f"""\
 CC ?= cc
 CFLAGS ?= -O3
-WARN = -std=gnu99 -Wall -Wextra -pedantic
+WARN = -std=gnu99 -fwrapv -Wall -Wextra -pedantic
 
 {name}: main.o {objects}
 \t$(CC) $(LDFLAGS) -o $@ $^ {linked}

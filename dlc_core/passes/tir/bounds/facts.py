@@ -169,7 +169,9 @@ class FactAnalyzer:
                 if not self.open_divisors(part):
                     az.add_assumptions(~part if fact.negated else part)
         elif isinstance(fact, Named) and fact.var.dtype.is_int and fact.var.dtype.lanes == 1:
-            exact = not loads_in(fact.value) and not self.open_divisors(fact.value)
+            exact = not (
+                loads_in(fact.value) or self.open_divisors(fact.value) or self._ranges.may_wrap(fact.value)
+            )
             if fact.var.dtype is INDEX and exact:
                 az.add_assumptions(eq(fact.var, fact.value))
             else:
@@ -230,19 +232,28 @@ class FactAnalyzer:
             self.analyzer.add_assumptions(var <= int(high))
 
     def _unchanged_parts(self, fact: Holds) -> list[Expr]:
-        """Return the parts of a condition that the writes of the guarded statement cannot change."""
+        """Return the parts of a condition that the writes of the guarded statement cannot change, and in which
+        no arithmetic wraps around: proofs compute with unbounded integers.
+        """
         if fact.cond.dtype.lanes > 1:
             return []
-        if fact.body is None or not loads_in(fact.cond):
-            return [fact.cond]
-        if fact.negated:
-            return [fact.cond] if self._is_invariant(fact.body, fact.cond) else []
-        return [part for part in conjuncts(fact.cond) if self._is_invariant(fact.body, part)]
+        parts = [fact.cond] if fact.negated else conjuncts(fact.cond)
+        return [
+            part
+            for part in parts
+            if not self._ranges.may_wrap(part) and (fact.body is None or self._is_invariant(fact.body, part))
+        ]
 
     def _is_exact(self, fact: LoopRange) -> bool:
-        """Whether the ends of a loop are the same in all iterations, and divide by nothing that may be 0."""
+        """Whether the ends of a loop are the same in all iterations, do not wrap around, and divide by nothing
+        that may be 0.
+        """
         exprs = fact.begin, fact.extent
-        return self._is_invariant(fact.body, *exprs) and not self.open_divisors(*exprs)
+        return (
+            self._is_invariant(fact.body, *exprs)
+            and not self.open_divisors(*exprs)
+            and not any(map(self._ranges.may_wrap, exprs))
+        )
 
     def _is_invariant(self, body: Stmt | None, *exprs: Expr) -> bool:
         if body is None or not loads_in(*exprs):

@@ -59,6 +59,7 @@ class Ranges:
         self._memo: dict[Expr, Interval] = {}
         self.overflows: list[Expr] = []
         """Indices whose values may leave their type, apart from those of unlimited dims."""
+        self._wrapping: dict[Expr, bool] = {}
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 # Scalar integers are dims, which are not negative.
@@ -102,6 +103,20 @@ class Ranges:
                 return False
         return True
 
+    def may_wrap(self, e: Expr) -> bool:
+        """Whether an integer operation of an expression may leave the range of its type, so that the result
+        wraps around. Sizes and indices without known ends do not.
+        """
+        return any(self._wraps(part) for part in post_order(e) if part.dtype.is_int)
+
+    def _wraps(self, e: Expr) -> bool:
+        found = self._wrapping.get(e)
+        if found is None:
+            made = _RULES.get(type(e), _any)(self, e)
+            low, high = _type_range(e.dtype)
+            found = self._wrapping[e] = (made[0] < low or made[1] > high) and not _is_unbounded(e, made)
+        return found
+
     def _computed(self, e: Expr) -> Interval:
         made = _RULES.get(type(e), _any)(self, e)
         if type(e) is not Const:
@@ -109,12 +124,16 @@ class Ranges:
             if made[0] < low or made[1] > high:
                 # Values outside of their type wrap around, so that only the type's range is known. Unbounded
                 # indices are kept as they are: they do not wrap.
-                unbounded = e.dtype is INDEX and (made[0] == -INF or made[1] == INF)
+                unbounded = _is_unbounded(e, made)
                 if e.dtype is INDEX and not unbounded:
                     self.overflows.append(e)
                 made = made if unbounded else (low, high)
             self._memo[e] = made
         return made
+
+
+def _is_unbounded(e: Expr, interval: Interval) -> bool:
+    return e.dtype is INDEX and (interval[0] == -INF or interval[1] == INF)
 
 
 def _type_range(type_: DType) -> Interval:
