@@ -37,8 +37,8 @@ PARALLEL = """#ifdef _OPENMP
 
 
 def compile_flags(target: Target) -> tuple[str, ...]:
-    """The options of a gcc-compatible compiler for code of this target. Integers wrap around: without `-fwrapv`
-    a compiler may remove checks of what has been added.
+    """The options of a gcc-compatible compiler for code of this target. Integers wrap around: without
+    `-fwrapv` a compiler may remove checks of what has been added.
     """
     flags = ["-std=gnu99", "-Os" if target["opt-for"] == "size" else "-O3", "-fwrapv", "-fno-math-errno"]
     flags += ["-ffp-contract=fast", "-fno-trapping-math", "-Wno-psabi"]

@@ -431,6 +431,43 @@ def parse_module(source: str) -> IRModule:
     return made
 
 
+OVERFLOWS = {
+    "sum": ("if v >= 0 and w >= 0 and v + w < 8:", "    B[i] = A[v]"),
+    "negated": (
+        "if v >= 0 and w >= 0:",
+        "    if v + w >= 8:",
+        "        B[i] = 1",
+        "    else:",
+        "        B[i] = A[v]",
+    ),
+    "named": ("u = T.let(v + w)", "if v >= 0 and w >= 0 and u < 8:", "    B[i] = A[v]"),
+    "loop": ("if v >= 0 and w >= 0:", "    for k in range(8 - v - w):", "        B[i] = A[v]"),
+    "product": ("if v >= 0 and v * 4 < 32:", "    B[i] = A[v]"),
+    "narrow": (
+        "x = T.let(N[i])",
+        "if x >= T.int32(0) and x + T.int32(5) < T.int32(8):",
+        "    B[i] = A[T.cast(x, 'int64')]",
+    ),
+    "far": (f"if v >= -{1 << 62} and v < {3 << 61}:", "    B[i] = A[v]"),
+}
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_conditions_that_may_wrap_around_prove_nothing(name):
+    func = parse_func(
+        """
+@T.prim_func
+def f(A: T.Buffer((8,), "int64"), I: T.Buffer((8,), "int64"), J: T.Buffer((8,), "int64"),
+      N: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int64")):
+    for i in range(8):
+        v = T.let(I[i])
+        w = T.let(J[i])
+"""
+        + "".join(f"        {line}\n" for line in OVERFLOWS[name])
+    )
+    assert [str(access.buffer.name) for access in prove(func).open] == ["A"]
+
+
 def test_a_program_has_a_budget_of_steps(monkeypatch):
     """Accesses after the last step have no proof, so that they are checked."""
     func = body("for i in range(n * 16): A[i] = B[i]")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from dlc_core.arith import Analyzer
-from dlc_core.arith.interval import INF, Interval
+from dlc_core.arith.interval import Interval
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Binary,
@@ -23,7 +23,7 @@ from dlc_core.ir.expr import (
     post_order,
     substitute,
 )
-from dlc_core.passes.tir.bounds.ranges import Ranges
+from dlc_core.passes.tir.bounds.ranges import LARGEST, Ranges
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.passes.tir.safety import DIVISIONS
 from dlc_core.support.record import record
@@ -226,14 +226,14 @@ class FactAnalyzer:
         low, high = known
         if var.dtype is not INDEX:
             return  # the analyzer knows the bounds of other types, and treats their casts as atoms
-        if low != -INF:
+        if low > -LARGEST:
             self.analyzer.add_assumptions(var >= int(low))
-        if high != INF:
+        if high < LARGEST:
             self.analyzer.add_assumptions(var <= int(high))
 
     def _unchanged_parts(self, fact: Holds) -> list[Expr]:
-        """Return the parts of a condition that the writes of the guarded statement cannot change, and in which
-        no arithmetic wraps around: proofs compute with unbounded integers.
+        """Return the parts of a condition that the writes of the guarded statement cannot change. Parts whose
+        arithmetic may wrap around are left out: proofs compute with unbounded integers.
         """
         if fact.cond.dtype.lanes > 1:
             return []
@@ -245,8 +245,8 @@ class FactAnalyzer:
         ]
 
     def _is_exact(self, fact: LoopRange) -> bool:
-        """Whether the ends of a loop are the same in all iterations, do not wrap around, and divide by nothing
-        that may be 0.
+        """Whether the ends of a loop are the same in all iterations, do not wrap around, and divide by
+        nothing that may be 0.
         """
         exprs = fact.begin, fact.extent
         return (

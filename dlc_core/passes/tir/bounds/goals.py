@@ -11,6 +11,7 @@ from dlc_core.arith.sets import set_of
 from dlc_core.ir.dtype import INDEX
 from dlc_core.ir.expr import (
     Binary,
+    Const,
     Expr,
     Load,
     Select,
@@ -26,6 +27,7 @@ from dlc_core.ir.expr import (
     substitute,
     transform,
 )
+from dlc_core.passes.tir.bounds.ranges import LARGEST
 from dlc_core.support.record import record
 
 
@@ -209,6 +211,8 @@ class Goal:
                 if not lows or not highs:
                     continue
                 first, last = az.simplify(reduce(maximum, lows)), az.simplify(reduce(minimum, highs))
+                if any(abs(end.value) >= LARGEST for end in (first, last) if isinstance(end, Const)):
+                    continue
                 if az.prove(last < first):
                     return True
                 if self._occurs(index, sum_):

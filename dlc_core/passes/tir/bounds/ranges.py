@@ -51,6 +51,10 @@ _ARITHMETIC: dict[str, Callable[[Interval, Interval], Interval]] = {
 }
 
 
+LARGEST = 1 << 60
+"""Proofs ignore ends of ranges from this on: sums of them would leave int64."""
+
+
 class Ranges:
     """The ranges of one program's integer expressions, all lanes of vectors together."""
 
@@ -245,4 +249,4 @@ def overflowing_indices(func: PrimFunc) -> list[Expr]:
     return [e for e in ranges.overflows if not loads_in(e)]
 
 
-__all__ = ["Ranges", "overflowing_indices"]
+__all__ = ["LARGEST", "Ranges", "overflowing_indices"]
