@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ def main() -> int:
     options.add_argument("--runs", type=int, default=1000)
     options.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
     options.add_argument("--first", type=int, default=0, help="the number of the first case")
+    options.add_argument("--seconds", type=float, default=math.inf, help="the most time for each target")
     options.add_argument("--out", type=Path, default=Path("build/fuzz"), help="the folder of findings")
     options.add_argument("--replay", type=Path, help="run one input and print its finding")
     options.add_argument("--rng", default="replay", help="the random numbers of the replay")
@@ -32,7 +34,8 @@ def main() -> int:
     failed = 0
     for name in worker.names() if given.target == "all" else [given.target]:
         out = given.out / name
-        report = driver.run(name, given.runs, given.seed, given.first, out, not given.no_shrink, _print)
+        shrink = not given.no_shrink
+        report = driver.run(name, given.runs, given.seed, given.first, out, shrink, _print, given.seconds)
         print(f"{name}, seed {given.seed}: {report.text()}", flush=True)
         for finding in report.findings.values():
             print(f"  case {finding.number}, {len(finding.data)} bytes: {finding.place}")

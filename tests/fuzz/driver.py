@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,10 +31,15 @@ COMMAND: tuple[str, ...] = ("-m", "tests.fuzz.worker")
 """The arguments of Python for a worker."""
 START_SECONDS = 300.0
 """The time limit of a worker's start."""
+PATIENCE = 10.0
+"""A case may take its seconds of processor time, and so many times its seconds in all."""
+PER_WORKER = 5000
+"""The most cases of a worker: it keeps the caches of a process, which grow."""
 PROGRESS_SECONDS = 30.0
 SHRINK_SECONDS = 60.0
 """The time for the shrinking of one finding."""
-STACK_LINES = 12
+_RUN = re.compile(r" in (_?run|run_function)$")
+"""The frame of a pass: the frames in it are others each time."""
 
 
 @dataclass
@@ -95,10 +103,16 @@ class Worker:
         self._process.stdin.flush()
 
     def wait(self, seconds: float) -> dict[str, Any] | None:
-        """The next message; None after the time, or if the process has ended."""
-        try:
-            line = self._lines.get(timeout=seconds)
-        except queue.Empty:
+        """The next message; None after the time, or if the process has ended.
+
+        The time in which both processes are stopped does not count.
+        """
+        line = None
+        for _ in range(math.ceil(seconds)):
+            with suppress(queue.Empty):
+                line = self._lines.get(timeout=min(seconds, 1.0))
+                break
+        if line is None:
             return None
         if line:
             return json.loads(line)
@@ -149,15 +163,20 @@ def run(
     out: Path | None = None,
     shrink: bool = True,
     progress: Callable[[Report], object] = lambda report: None,
+    seconds: float = math.inf,
 ) -> Report:
-    """Run cases of a target; findings are written to `out`. `progress` is called twice a minute."""
+    """Run cases of a target, and end early after `seconds`; findings are written to `out`.
+
+    `progress` is called twice a minute.
+    """
     report, begin = Report(), time.monotonic()
     inputs, last = inputs_of(name), first + runs
-    while first < last:
+    told = partial(_tell, report, progress, begin)
+    while first < last and time.monotonic() < begin + seconds:
         with worker(name) as process:
-            process.ask(seed=seed, first=first, last=last)
-            told = partial(_tell, report, progress, begin)
-            for finding in _outcomes(name, process, report, last, told):
+            end = min(last, first + PER_WORKER)
+            process.ask(seed=seed, first=first, last=end)
+            for finding in _outcomes(name, process, report, end, told, begin + seconds):
                 first = finding.number + 1
                 if finding.place not in report.findings:
                     finding.data = case_of(name, inputs, seed, finding.number)
@@ -168,7 +187,7 @@ def run(
                 if not process.alive():
                     break
             else:
-                first = last
+                first = end
     for finding in report.findings.values():
         if shrink:
             shrunk(name, finding)
@@ -186,13 +205,18 @@ def _tell(report: Report, progress: Callable[[Report], object], begin: float) ->
 
 
 def _outcomes(
-    name: str, process: Worker, report: Report, last: int, told: Callable[[], object] = lambda: None
+    name: str,
+    process: Worker,
+    report: Report,
+    last: int,
+    told: Callable[[], object] = lambda: None,
+    until: float = math.inf,
 ) -> Iterator[Finding]:
     """The findings of a worker's cases; after a death or a hang it has ended."""
     limit = target_of(name).SECONDS
     number = -1
-    while True:
-        message = process.wait(limit)
+    while time.monotonic() < until:
+        message = process.wait(PATIENCE * limit)
         if message is None:
             finding = _death(process, number, limit)
             report.outcomes[finding.place.split(" ")[0]] += 1
@@ -212,13 +236,18 @@ def _outcomes(
 
 
 def _death(process: Worker, number: int, limit: float) -> Finding:
-    hung = process.alive()
+    idle = process.alive()
     status = process.end()
     stack = [line.strip() for line in process.errors.read_text(errors="replace").splitlines()]
     start = next((i for i, line in enumerate(stack) if line.startswith("Current thread")), len(stack))
-    frames = [line for line in stack[start + 1 : start + 1 + STACK_LINES] if line.startswith("File")]
-    if hung:
-        return Finding(number, f"hang of more than {limit:g} s", "\n".join(stack[-40:]))
+    frames = [line for line in stack[start + 1 :] if line.startswith("File")]
+    if idle:
+        return Finding(number, f"hang of more than {PATIENCE * limit:g} s", "\n".join(stack[-40:]))
+    if status == -getattr(signal, "SIGPROF", 0):
+        where = next(filter(_RUN.search, frames), frames[0] if frames else "an unknown place")
+        where = re.sub(r'File "(?:.*/)?(.*)", line \d+ in ', r"\1:", where)
+        place = f"hang of more than {limit:g} s of processor time in {where}"
+        return Finding(number, place, "\n".join(stack[-110:]))
     where = frames[0] if frames else "unknown place"
     return Finding(number, f"death: the process {exit_text(status)} at {where}", "\n".join(stack[-60:]))
 

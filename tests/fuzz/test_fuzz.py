@@ -77,12 +77,12 @@ def test_cases_depend_on_the_seed_only() -> None:
     assert cases != [worker.case_of("artefact_bytes", inputs, 4, number) for number in range(20)]
 
 
-CASES, SEED = 40, 64
-"""Few cases, among which are one death, one hang and one exception."""
+CASES, SEED = 40, 37
+"""Few cases, among which are one death, one exception, one that waits and one that computes for ever."""
 DEFECTS = """
 import os, random, signal, sys, time
 from dlc_core.diag import DlcError
-SECONDS = 3.0
+SECONDS = 0.3
 def seeds():
     return [b"0123456789abcdef"]
 def mutate(rng, data, inputs):
@@ -92,6 +92,9 @@ def check(data, rng):
         os.kill(os.getpid(), signal.SIGSEGV)
     if data[0] == 2:
         time.sleep(60)
+    if data[0] == 4:
+        while True:
+            pass
     if data[0] == 3:
         raise KeyError("a defect")
     if data[0] % 2:
@@ -113,30 +116,40 @@ def defects(monkeypatch: pytest.MonkeyPatch) -> str:
         "sys.argv[1:] = ['defects']\nworker.serve(sys.stdout)\n"
     )
     monkeypatch.setattr(driver, "COMMAND", ("-c", program))
+    monkeypatch.setattr(driver, "PATIENCE", 20.0)
+    monkeypatch.setattr(driver, "PER_WORKER", 15)
     return "defects"
 
 
 def test_deaths_hangs_and_exceptions_are_found(defects: str, tmp_path) -> None:
     inputs = worker.inputs_of(defects)
     first = [worker.case_of(defects, inputs, SEED, number)[0] for number in range(CASES)]
-    assert {1, 2, 3} <= set(first)
+    assert {1, 2, 3, 4} <= set(first)
     report = driver.run(defects, CASES, seed=SEED, out=tmp_path, shrink=False)
     kinds = {place.split(" ")[0] for place in report.findings}
     assert kinds == {"death:", "hang", "KeyError"}
+    hangs = {place for place in report.findings if place.startswith("hang")}
+    assert hangs == {"hang of more than 6 s", "hang of more than 0.3 s of processor time in <string>:check"}
     (death,) = [f for f in report.findings.values() if f.place.startswith("death")]
     assert signal.Signals.SIGSEGV.name in death.place
     assert (death.data[0], first[death.number]) == (1, 1)
     assert report.outcomes["refused"] + report.outcomes["used"] == CASES - sum(
-        one in (1, 2, 3) for one in first
+        one in (1, 2, 3, 4) for one in first
     )
-    assert len([*tmp_path.glob("*.txt")]) == 3
+    assert len([*tmp_path.glob("*.txt")]) == 4
+
+
+def test_a_run_ends_after_its_time(defects: str) -> None:
+    report = driver.run(defects, 10**9, seed=2, shrink=False, seconds=3.0)
+    assert 0 < sum(report.outcomes.values()) < 10**9
+    assert report.seconds < 60
 
 
 def test_findings_are_shrunk(defects: str) -> None:
     found = driver.replay(defects, b"\3 and more")
     assert found is not None
     assert found.place.startswith("KeyError")
-    assert driver.replay(defects, b"\4") is None
+    assert driver.replay(defects, b"\6") is None
     found.data, found.rng = b"\3 and more", "r"
     driver.shrunk(defects, found)
     assert found.data == b"\3"

@@ -22,11 +22,17 @@ from onnx import ModelProto, numpy_helper
 
 import dlc_core as dlc
 from dlc_core.diag import DlcError
+from dlc_core.driver.request import DISABLED
+from dlc_core.passes.tir.schedule_kernels import ScheduleKernels
 from tests.fuzz.calls import call
 
 SECONDS = 60.0
 OPERATORS = "DLC_FUZZ_OPERATORS"
 """The environment variable with the only operators whose models are changed, for a fast start."""
+PLAIN = 0.5
+"""The part of the cases whose kernels have no schedule, which compile in about half the time."""
+OPTIMIZED = 0.25
+"""The part of the cases whose machine code LLVM optimizes. dlc's own passes run in all of them."""
 MAX_BYTES = 1 << 16
 """Larger models are not changed: they take most of the time."""
 
@@ -66,10 +72,12 @@ def mutate(rng: random.Random, data: bytes, inputs: list[bytes]) -> bytes:
 
 
 def check(data: bytes, rng: random.Random) -> str:
-    guard = rng.choice(("end", "begin"))
-    config = {"guard": guard, "check_bounds": rng.random() < 0.2}
+    config = {"guard": rng.choice(("end", "begin")), "check_bounds": rng.random() < 0.2}
+    if rng.random() < PLAIN:
+        config[DISABLED] = (ScheduleKernels.name,)
+    target = "llvm" if rng.random() < OPTIMIZED else "llvm -opt=0"
     level = rng.choice((0, 1, 3))
-    exe = dlc.compile(data, "llvm", cache=False, num_threads=1, opt_level=level, config=config)
+    exe = dlc.compile(data, target, cache=False, num_threads=1, opt_level=level, config=config)
     outcomes = {call(exe, rng) for _ in range(4)}
     outcomes |= {_call_with_given(exe, data)}
     return "called" if "called" in outcomes else "calls refused"
