@@ -9,6 +9,7 @@ JOBS ?= 2
 TORCH ?= 2.13.0
 ARGS ?=
 RUNS ?= 10000
+FUZZ_SECONDS ?= 600
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -27,7 +28,7 @@ help:
 	@echo "make test-rest  the tests that the sample leaves out"
 	@echo "make test-all   all tests, the slow ones too"
 	@echo "make decisions  decision coverage: the alternatives of the compiler that tests execute"
-	@echo "make fuzz       changed models, artefacts, scripts, records and command lines (RUNS=N cases of each)"
+	@echo "make fuzz       changed models, artefacts, scripts, records and command lines (RUNS=N, FUZZ_SECONDS=S each)"
 	@echo "make lint       style, format, types"
 	@echo "make format     apply the style"
 	@echo "make bench      measure against installed peers"
@@ -105,9 +106,10 @@ decisions: $(VENV)/.ready
 	@DLC_DECISION_COVERAGE=build/decisions $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(DECISIONS) $(ARGS)
 	@$(BIN)/python -m dlc_core.testing.decision_coverage build/decisions
 
-# Each night another seed: findings and their inputs are in build/fuzz.
+# Each night another seed: findings and their inputs are in build/fuzz. Each target ends after RUNS cases or
+# FUZZ_SECONDS seconds, and prints its counts every 30 seconds.
 fuzz: $(VENV)/.ready
-	@$(BIN)/python -m tests.fuzz all --runs $(RUNS) $(ARGS)
+	@$(BIN)/python -m tests.fuzz all --runs $(RUNS) --seconds $(FUZZ_SECONDS) $(ARGS)
 
 lint: $(VENV)/.ready
 	@$(BIN)/ruff check .

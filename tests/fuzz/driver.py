@@ -14,8 +14,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -38,8 +38,7 @@ PER_WORKER = 5000
 PROGRESS_SECONDS = 30.0
 SHRINK_SECONDS = 60.0
 """The time for the shrinking of one finding."""
-_RUN = re.compile(r" in (_?run|run_function)$")
-"""The frame of a pass: the frames in it are others each time."""
+_RUN = re.compile(r" in (_?run|run_function)$")  # the frame of a pass: frames in it are others each time
 
 
 @dataclass
@@ -165,10 +164,7 @@ def run(
     progress: Callable[[Report], object] = lambda report: None,
     seconds: float = math.inf,
 ) -> Report:
-    """Run cases of a target, and end early after `seconds`; findings are written to `out`.
-
-    `progress` is called twice a minute.
-    """
+    """Run cases of a target for at most `seconds`. Findings go to `out`; `progress` is called twice a minute."""
     report, begin = Report(), time.monotonic()
     inputs, last = inputs_of(name), first + runs
     told = partial(_tell, report, progress, begin)
@@ -254,7 +250,21 @@ def _death(process: Worker, number: int, limit: float) -> Finding:
 
 def replay(name: str, data: bytes, rng: str = "replay") -> Finding | None:
     """The finding of one input, or None."""
-    with worker(name) as process, tempfile.TemporaryDirectory() as folder:
+    return next(replays(name, [(data, rng)]))
+
+
+def replays(name: str, tasks: Iterable[tuple[bytes, str]]) -> Iterator[Finding | None]:
+    """The findings of inputs, each with its random numbers, or None. A worker serves until it ends."""
+    with ExitStack() as stack:
+        process = None
+        for data, rng in tasks:
+            if process is None or not process.alive():
+                process = stack.enter_context(worker(name))
+            yield _attempt(name, process, data, rng)
+
+
+def _attempt(name: str, process: Worker, data: bytes, rng: str) -> Finding | None:
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "input"
         path.write_bytes(data)
         process.ask(path=str(path), rng=rng)
@@ -268,12 +278,12 @@ def shrunk(name: str, finding: Finding) -> None:
     smaller = True
     while smaller and time.monotonic() < end:
         smaller = False
-        for data in parts(finding.data):
-            if time.monotonic() > end:
-                break
-            again = replay(name, data, finding.rng) if len(data) < len(finding.data) else None
+        smallest = [data for data in parts(finding.data) if len(data) < len(finding.data)]
+        for data, again in zip(smallest, replays(name, ((data, finding.rng) for data in smallest))):
             if again is not None and again.place == finding.place:
                 finding.data, finding.text, smaller = data, again.text, True
+                break
+            if time.monotonic() > end:
                 break
 
 
@@ -285,4 +295,4 @@ def _store(finding: Finding, folder: Path) -> None:
     (folder / f"{stem}.txt").write_text(about)
 
 
-__all__ = ["Finding", "Report", "Worker", "replay", "run", "shrunk"]
+__all__ = ["Finding", "Report", "Worker", "replay", "replays", "run", "shrunk"]

@@ -58,16 +58,24 @@ def test_many_cases(name: str) -> None:
     )
 
 
+REPEATS = 2
+"""The runs of each stored input, with other random numbers."""
 STORED = [(name, path.name) for name in worker.names() for path in worker.corpus_of(name)]
 
 
-@pytest.mark.parametrize(("name", "file"), STORED)
-def test_stored_inputs(name: str, file: str) -> None:
+@pytest.mark.parametrize("name", worker.names())
+def test_stored_inputs(name: str) -> None:
     needed(name)
-    data = (worker.CORPUS / name / file).read_bytes()
-    for number in range(3):
-        found = worker.attempt(name, data, f"stored {number}")
-        assert found["outcome"] != "finding", found["text"]
+    files = [path for path in worker.corpus_of(name) for _ in range(REPEATS)]
+    tasks = [(path.read_bytes(), f"stored {number}") for number, path in enumerate(files)]
+    for path, found in zip(files, driver.replays(name, tasks), strict=True):
+        assert found is None, f"{path.name}: {found.place}\n{found.text}"
+
+
+def test_stored_inputs_are_few_and_small() -> None:
+    assert {name for name, _ in STORED} == set(worker.names()), "a target without stored inputs"
+    assert len(STORED) <= 60
+    assert max((worker.CORPUS / name / file).stat().st_size for name, file in STORED) <= 4096
 
 
 def test_cases_depend_on_the_seed_only() -> None:

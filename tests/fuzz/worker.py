@@ -24,7 +24,7 @@ from tests.fuzz.mutations import change_bytes
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-ADDRESS_SPACE = 24 << 30
+ADDRESS_SPACE = 6 << 30
 FRAMES = 3
 
 

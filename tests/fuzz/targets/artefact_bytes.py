@@ -1,11 +1,10 @@
-"""Artefacts with changed bytes, opened and called, with and without a right checksum of the header."""
+"""Artefacts with changed bytes and headers, opened and called, with and without right checksums."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
-import struct
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -13,16 +12,19 @@ from pathlib import Path
 import numpy as np
 
 import dlc_core as dlc
+from dlc_core.diag import DlcError
 from dlc_core.graph.node import Function, constant, param
 from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.lookup import registered_ops
-from dlc_core.runtime.artefact.container import MAGIC, SCHEMA
+from dlc_core.runtime.artefact.container import MAGIC, PAGE, PREFIX, SCHEMA
+from tests.forged import forged
+from tests.forging import mutate as change_header
 from tests.fuzz.calls import call
 from tests.fuzz.mutations import change_bytes
 
 SECONDS = 20.0
-_PREFIX = struct.Struct("<8sII32s")
+
 TARGET = "reference -level=tir"
 """It runs no native code, so that changed code sections are no findings."""
 
@@ -43,14 +45,18 @@ def seeds() -> list[bytes]:
 
 
 def mutate(rng: random.Random, data: bytes, inputs: list[bytes]) -> bytes:
-    if rng.random() < 0.5 or len(data) < _PREFIX.size:
+    if rng.random() < 0.3 or len(data) < PREFIX.size:
         return change_bytes(rng, data, inputs)
-    length = _PREFIX.unpack_from(data)[2]
-    text, rest = data[_PREFIX.size : _PREFIX.size + length], data[_PREFIX.size + length :]
-    text = change_bytes(rng, text)
-    start = -(_PREFIX.size + len(text)) % 4096
-    head = _PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest()) + text
-    return head + bytes(start) + rest.lstrip(b"\0") if rng.random() < 0.5 else head + rest
+    if rng.random() < 0.7:
+        try:
+            return forged(data, lambda header: change_header(rng, header), contract=rng.random() < 0.5)
+        except (ArithmeticError, LookupError, TypeError, ValueError, DlcError):  # damaged before
+            return data
+    length = PREFIX.unpack_from(data)[2]
+    end = PREFIX.size + length
+    text, sections = change_bytes(rng, data[PREFIX.size : end]), data[end + -end % PAGE :]
+    head = PREFIX.pack(MAGIC, SCHEMA, len(text), hashlib.sha256(text).digest()) + text
+    return head + bytes(-len(head) % PAGE) + sections
 
 
 def check(data: bytes, rng: random.Random) -> str:

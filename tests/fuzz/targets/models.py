@@ -29,6 +29,8 @@ from tests.fuzz.calls import call
 SECONDS = 60.0
 OPERATORS = "DLC_FUZZ_OPERATORS"
 """The environment variable with the only operators whose models are changed, for a fast start."""
+CALL_SECONDS = 20.0
+"""The time limit of the calls of a case: sizes of a few bytes ask for any time, and a call must stop then."""
 PLAIN = 0.5
 """The part of the cases whose kernels have no schedule, which compile in about half the time."""
 OPTIMIZED = 0.25
@@ -61,13 +63,13 @@ def mutate(rng: random.Random, data: bytes, inputs: list[bytes]) -> bytes:
     except DecodeError:
         return data
     values = _cases().get(data, ())
-    if rng.random() < 0.8:
-        rng.choice(CHANGES)(rng, model, values)
-    else:
-        rng.choice(STRUCTURED)(rng, model)
     try:
+        if rng.random() < 0.8:
+            rng.choice(CHANGES)(rng, model, values)
+        else:
+            rng.choice(STRUCTURED)(rng, model)
         return model.SerializeToString()
-    except (ValueError, DecodeError):  # nested too deep
+    except (ValueError, DecodeError):  # names that are no UTF-8, or nested too deep
         return data
 
 
@@ -78,8 +80,9 @@ def check(data: bytes, rng: random.Random) -> str:
     target = "llvm" if rng.random() < OPTIMIZED else "llvm -opt=0"
     level = rng.choice((0, 1, 3))
     exe = dlc.compile(data, target, cache=False, num_threads=1, opt_level=level, config=config)
-    outcomes = {call(exe, rng) for _ in range(4)}
-    outcomes |= {_call_with_given(exe, data)}
+    with dlc.CancelToken(timeout=CALL_SECONDS):
+        outcomes = {call(exe, rng) for _ in range(4)}
+        outcomes |= {_call_with_given(exe, data)}
     return "called" if "called" in outcomes else "calls refused"
 
 
