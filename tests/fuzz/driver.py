@@ -164,7 +164,7 @@ def run(
     progress: Callable[[Report], object] = lambda report: None,
     seconds: float = math.inf,
 ) -> Report:
-    """Run cases of a target for at most `seconds`. Findings go to `out`; `progress` is called twice a minute."""
+    """Run cases of a target for at most `seconds`. Findings go to `out`; `progress` is for each 30 s."""
     report, begin = Report(), time.monotonic()
     inputs, last = inputs_of(name), first + runs
     told = partial(_tell, report, progress, begin)
