@@ -13,6 +13,7 @@ from dlc_core.ir.types import tensor_type
 from dlc_core.op import std
 from dlc_core.runtime.machine import memory as machine_memory
 from dlc_core.runtime.machine.memory import available_memory
+from dlc_core.runtime.memory.host import copied
 
 GIB = 1 << 30
 
@@ -175,3 +176,10 @@ def test_available_memory_considers_cgroup_limits(tmp_path):
     (proc / "meminfo").write_text("nothing\n")
     assert available_memory(tmp_path) is None
     assert available_memory() is None or available_memory() > 0
+
+
+def test_a_copy_without_memory_for_it_is_a_clear_error() -> None:
+    array = np.broadcast_to(np.float32(1), (1 << 45,))
+    with pytest.raises(RuntimeFailure, match="cannot allocate"):
+        copied(array)
+    np.testing.assert_array_equal(copied(np.arange(6).reshape(2, 3).T), [[0, 3], [1, 4], [2, 5]])

@@ -17,7 +17,7 @@ import numpy as np
 from dlc_core.diag import UsageError
 from dlc_core.ir.dtype import STRING, DType, DTypeLike, dtype
 from dlc_core.runtime.device import Device, shares_memory
-from dlc_core.runtime.memory.host import bytes_of
+from dlc_core.runtime.memory.host import bytes_of, empty
 from dlc_core.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class NDArray:
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy in host memory."""
         self.device.sync()
-        host = np.empty(self.shape, self.dtype.numpy)
+        host = empty(self.shape, self.dtype.numpy)
         if host.nbytes:
             self.device.read(self.handle, bytes_of(host))
         return host

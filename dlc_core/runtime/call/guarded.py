@@ -33,7 +33,7 @@ from dlc_core.runtime.guard.mode import (
     sized_slots,
 )
 from dlc_core.runtime.interface.signature import Donation, Plan, Shape, Signature
-from dlc_core.runtime.memory.host import ALIGN, address, bytes_of
+from dlc_core.runtime.memory.host import ALIGN, address, bytes_of, copied
 
 RECORD = SizedSlot("the record of failed checks", 0, RECORD_BYTES, 0)
 
@@ -132,7 +132,7 @@ class GuardedInPlace(_Guarded):
         outputs = [self._output_memory(index, shape) for index, shape in enumerate(plan.outputs)]
         self._launch(inputs, outputs, plan, threads)
         return [
-            shaped(memory.bytes, shape, type_).copy()
+            copied(shaped(memory.bytes, shape, type_))
             for memory, shape, type_ in zip(outputs, plan.outputs, self.results, strict=True)
         ]
 

@@ -16,7 +16,7 @@ from dlc_core.runtime.call.calling import InPlace
 from dlc_core.runtime.call.checked import Destinations, Host, check_bindable
 from dlc_core.runtime.device import Device
 from dlc_core.runtime.interface.signature import Plan, Signature
-from dlc_core.runtime.memory.host import address, empty
+from dlc_core.runtime.memory.host import address, copied, empty
 
 
 class Updating(InPlace):
@@ -85,7 +85,7 @@ class Updating(InPlace):
                 end, owner = stop, index
         for index in changed:
             if index in shared or not given[index].flags.writeable:
-                given[index] = given[index].copy()
+                given[index] = copied(given[index])
         return given
 
     def _call_results(self, given: Sequence[Host], plan: Plan) -> list[Host]:

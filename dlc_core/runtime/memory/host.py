@@ -69,6 +69,13 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     return aligned_bytes(size).view(dtype).reshape(shape)
 
 
+def copied(array: NDArray) -> NDArray:
+    """A copy in C order. Raises RuntimeFailure if there is not enough memory."""
+    made = empty(array.shape, array.dtype)
+    made[...] = array
+    return made
+
+
 def allocator(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray]:
     """A function that creates arrays like `empty`, of one shape and dtype.
 
@@ -127,6 +134,7 @@ __all__ = [
     "aligned_bytes",
     "allocator",
     "bytes_of",
+    "copied",
     "empty",
     "long_lived_bytes",
 ]
