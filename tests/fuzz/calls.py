@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from dlc_core.arith import eval_expr
+from dlc_core.cancel import CancelToken
 from dlc_core.diag import DlcError
 from dlc_core.ir.dtype import STRING
 
 MAX_ELEMENTS = 1 << 20
 """The most elements of an input of a call."""
+CALL_SECONDS = 10.0
+"""The time limit of a call: sizes and loops of a few bytes ask for any time. One that goes on is a hang."""
 SIZES = (0, 1, 1, 2, 3, 4, 5, 8, 17)
 INTEGERS = (0, 1, -1, 2, -2, 3, 100, 127, -128, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63))
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e30, -1e30, 1e-40, math.inf, -math.inf, math.nan)
@@ -28,10 +31,11 @@ def call(exe: Any, rng: random.Random) -> str:
     if rng.random() < 0.6:
         arrays = _wrong(arrays, rng)
     try:
-        if rng.random() < 0.2:
-            exe.run({value.name: array for value, array in zip(exe.inputs, arrays)})
-        else:
-            exe(*arrays)
+        with CancelToken(timeout=CALL_SECONDS):
+            if rng.random() < 0.2:
+                exe.run({value.name: array for value, array in zip(exe.inputs, arrays)})
+            else:
+                exe(*arrays)
     except DlcError:
         return "refused"
     return "called"

@@ -18,8 +18,8 @@ from dlc_core.ir.module import IRModule
 from dlc_core.ir.types import tensor_type
 from dlc_core.op.lookup import registered_ops
 from dlc_core.runtime.artefact.container import MAGIC, PAGE, PREFIX, SCHEMA
-from tests.forged import forged
-from tests.forging import mutate as change_header
+from tests.forging.files import forged
+from tests.forging.mutations import mutate as change_header
 from tests.fuzz.calls import call
 from tests.fuzz.mutations import change_bytes
 
