@@ -86,7 +86,7 @@ def test_cases_depend_on_the_seed_only() -> None:
 
 
 CASES, SEED = 40, 37
-"""Few cases, among which are one death, one exception, one that waits and one that computes for ever."""
+"""Few cases, among which are one death, one exception, one that waits and one that computes without end."""
 DEFECTS = """
 import os, random, signal, sys, time
 from dlc_core.diag import DlcError
