@@ -152,7 +152,9 @@ class Emitter:
         functions = self.module.functions
         conditions = conditions_of(self.function.attrs.get(CONDITIONS, ()))
         sizes = set(func.scalars)
-        inside = prove(func, functions, [c.expr() for c in conditions if sizes.issuperset(c.dims)])
+        inside = prove(
+            func, functions, [c.expr() for c in conditions if sizes.issuperset(c.dims)], wraps=False
+        )
         always_live = [self.record.buffer] if self.checked else []
         versions = [self.buffers[tensor] for tensor in self.plan.steps.taken if tensor in self.buffers]
         check_versions(func, versions, functions)

@@ -100,21 +100,30 @@ class Proof:
     open: list[Access] = field(default_factory=list)
 
 
-def prove(func: PrimFunc, module: Mapping[str, object] | None = None, given: Sequence[Expr] = ()) -> Proof:
+def prove(
+    func: PrimFunc,
+    module: Mapping[str, object] | None = None,
+    given: Sequence[Expr] = (),
+    *,
+    wraps: bool = True,
+) -> Proof:
     """Prove which accesses of a program are inside their buffers for all values of its parameters.
 
     Programs may contain blocks: an axis is in its domain if that is proved of its binding. `module` has the
     kernels that the program calls; calls of other functions are not checked. `given` are conditions on the
-    program's sizes that its callers fulfil.
+    program's sizes that its callers fulfil. Without `wraps`, no arithmetic of the program wraps around, as in
+    entry points: the numbers that they read are counts and sizes that kernels of dlc have computed.
     """
-    return Prover(func, module or {}, given).run()
+    return Prover(func, module or {}, given, wraps).run()
 
 
 class Prover:
-    def __init__(self, func: PrimFunc, module: Mapping[str, object], given: Sequence[Expr] = ()) -> None:
+    def __init__(
+        self, func: PrimFunc, module: Mapping[str, object], given: Sequence[Expr] = (), wraps: bool = True
+    ) -> None:
         self.func = func
         self.module = module
-        self.ranges = Ranges(func)
+        self.ranges = Ranges(func, wraps=wraps)
         self.facts = FactAnalyzer(func, self.ranges, given)
         self.proof = Proof()
         self.proved: set[Load] = set()

@@ -58,8 +58,9 @@ LARGEST = 1 << 60
 class Ranges:
     """The ranges of one program's integer expressions, all lanes of vectors together."""
 
-    def __init__(self, func: PrimFunc, largest_dim: int | None = None) -> None:
-        """`largest_dim` limits the dims that `overflows` is about."""
+    def __init__(self, func: PrimFunc, largest_dim: int | None = None, wraps: bool = True) -> None:
+        """`largest_dim` limits the dims that `overflows` is about. Without `wraps`, nothing may wrap around."""
+        self._wraps_around = wraps
         self._memo: dict[Expr, Interval] = {}
         self.overflows: list[Expr] = []
         """Indices whose values may leave their type, apart from those of unlimited dims."""
@@ -111,7 +112,7 @@ class Ranges:
         """Whether an integer operation of an expression may leave the range of its type, so that the result
         wraps around. Sizes and indices without known ends do not.
         """
-        return any(self._wraps(part) for part in post_order(e) if part.dtype.is_int)
+        return self._wraps_around and any(self._wraps(part) for part in post_order(e) if part.dtype.is_int)
 
     def _wraps(self, e: Expr) -> bool:
         found = self._wrapping.get(e)
