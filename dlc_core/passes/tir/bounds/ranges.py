@@ -59,7 +59,7 @@ class Ranges:
     """The ranges of one program's integer expressions, all lanes of vectors together."""
 
     def __init__(self, func: PrimFunc, largest_dim: int | None = None, wraps: bool = True) -> None:
-        """`largest_dim` limits the dims that `overflows` is about. Without `wraps`, nothing may wrap around."""
+        """`largest_dim` limits the dims that `overflows` is about. Without `wraps` nothing wraps around."""
         self._wraps_around = wraps
         self._memo: dict[Expr, Interval] = {}
         self.overflows: list[Expr] = []
