@@ -45,7 +45,7 @@ print(code, sorted(name for name in sys.modules if name.startswith("dlc_core.cli
         stdin=subprocess.DEVNULL,
     )
     *text, last = done.stdout.splitlines()
-    assert last == "0 ['dlc_core.cli.main'] False"
+    assert last == "0 ['dlc_core.cli.main', 'dlc_core.cli.terminal'] False"
     for command in COMMANDS:
         assert any(f" {command.name} " in line for line in text), command.name
 

@@ -7,7 +7,7 @@ import pytest
 
 from dlc_core.diag import RuntimeFailure
 from dlc_core.passes.tir.unsafe_select import RewriteUnsafeSelect
-from dlc_core.testing.prim_passes import check_results, check_unchanged, parse_func
+from dlc_core.testing.prim_passes import check_results, check_rewrite, check_unchanged, parse_func
 from dlc_core.tir.interpreter import run
 
 
@@ -20,7 +20,6 @@ def test_results_of_random_programs_stay(random_program):
     "value",
     [
         "T.select(i >= 2, A[i - 2], 7)",
-        "T.select(i > 0, T.int32(6) // T.cast(i, 'int32'), 7)",
         "T.select(i < 2, T.select(i > 0, A[i - 1], A[7 - i]), A[i - 2] + 1)",
         "T.cast(i >= 2 and A[i - 2] > 3, 'int32')",
         "T.cast(i < 2 or A[i - 2] > 3, 'int32')",
@@ -37,6 +36,24 @@ def test_programs_that_failed_run_after_the_pass(value):
     with pytest.raises(RuntimeFailure):
         run(func, a, b)
     run(RewriteUnsafeSelect()(func), a, b)
+
+
+def test_a_division_is_evaluated_only_where_it_counts():
+    check_rewrite(
+        RewriteUnsafeSelect(),
+        """
+        @T.prim_func
+        def f(B: T.Buffer((8,), "int32")):
+            for i in range(8):
+                B[i] = T.select(i > 0, T.int32(6) // T.cast(i, "int32"), 7)
+        """,
+        """
+        @T.prim_func
+        def f(B: T.Buffer((8,), "int32")):
+            for i in range(8):
+                B[i] = T.if_then_else(i > 0, T.int32(6) // T.cast(i, "int32"), 7)
+        """,
+    )
 
 
 @pytest.mark.parametrize(
