@@ -43,7 +43,7 @@ def trained(model: Model, module: Any) -> dict[str, Any]:
         module.load_state_dict(state)
         exact = _losses(model, module.double(), module, _in_float64(inputs))
         changed = [_changed_losses(model, module.float(), state, inputs, n) for n in range(CHANGED_RUNS)]
-        right = _as_precise(found, [eager, *changed], exact)
+        right = as_precise(found, [eager, *changed], exact)
     moved = abs(eager[0] - eager[-1]) > TRAINING_TOLERANCE * abs(eager[0])
     shown = "vacuous" if not in_dlc else "right" if moved else "still"
     return {
@@ -74,7 +74,7 @@ def _changed_losses(
     return _losses(model, module, module, inputs)
 
 
-def _as_precise(found: Sequence[float], eager: Sequence[Sequence[float]], exact: Sequence[float]) -> bool:
+def as_precise(found: Sequence[float], eager: Sequence[Sequence[float]], exact: Sequence[float]) -> bool:
     """Whether each loss is as near to the first of eager's as TRAINING_TOLERANCE says, or to the exact one as
     one of eager's up to its step.
     """
@@ -131,4 +131,4 @@ def _without_dropout(module: Any) -> Any:
     return module
 
 
-__all__ = ["CHANGED_RUNS", "STEPS", "TRAINING_TOLERANCE", "trained"]
+__all__ = ["CHANGED_RUNS", "STEPS", "TRAINING_TOLERANCE", "as_precise", "trained"]

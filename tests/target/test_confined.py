@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from tests.forged import forged
 
 import dlc_core as dlc
 from dlc_core.backend.compiler import compiler_problem
@@ -19,6 +18,7 @@ from dlc_core.target.artifact import CONFINED, FLAGS, REFUSED, Artifact
 from dlc_core.target.c_text import INSTRUCTION, CText
 from dlc_core.target.confined import Binary, PlainText, check_source, check_sources, quiet
 from dlc_core.testing.networks import mlp
+from tests.forging.files import forged
 
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)
 FILE = "/etc/hostname"

@@ -10,9 +10,10 @@ import torch
 pytest.importorskip("transformers", reason="transformers is not installed: it is in the extra of benchmarks")
 
 from benchmarks.torch_models.catalog import chosen, models
-from benchmarks.torch_models.checking import _as_precise, check
+from benchmarks.torch_models.checking import check
 from benchmarks.torch_models.listing import page
 from benchmarks.torch_models.recipe import Model, values
+from benchmarks.torch_models.training import as_precise
 
 
 @pytest.mark.parametrize(
@@ -115,4 +116,4 @@ def test_recurrent_networks_are_compiled():
 )
 def test_losses_may_be_as_far_from_exact_ones_as_those_of_eager(losses, right):
     """The second run of eager differs by 0.2 at the second step, and by nothing at the first."""
-    assert _as_precise(losses, [[3.0, 2.0], [3.0, 2.2]], [3.0, 2.0]) is right
+    assert as_precise(losses, [[3.0, 2.0], [3.0, 2.2]], [3.0, 2.0]) is right
