@@ -448,6 +448,7 @@ OVERFLOWS = {
         "if x >= T.int32(0) and x + T.int32(5) < T.int32(8):",
         "    B[i] = A[T.cast(x, 'int64')]",
     ),
+    "clamped": ("if v >= 0 and w >= 0:", "    B[i] = A[T.min(v + w, 7)]"),
     "far": (f"if v >= -{1 << 62} and v < {3 << 61}:", "    B[i] = A[v]"),
 }
 

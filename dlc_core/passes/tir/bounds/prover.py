@@ -327,7 +327,7 @@ class Prover:
 
     def _index_is_inside(self, fact: Fact | None, access: Access, index: Expr, dim: Expr) -> Expr | None:
         """Return true if 0 <= index < dim in all accessed lanes, a sufficient condition on sizes, or None."""
-        if self._is_exhausted():
+        if self._is_exhausted() or (self.ranges.may_wrap(index) and not self._is_in_range(index, dim)):
             return None
         among = {cond.dtype.lanes for cond, _ in access.guards} - {1}
         lanes = index.dtype.lanes
@@ -354,14 +354,18 @@ class Prover:
 
     def is_between(self, index: Expr, dim: Expr, fact: Fact | None) -> Expr | None:
         """Return true if 0 <= index < dim under a fact, a sufficient condition on sizes, or None."""
-        low, high = self.ranges.of(index)
-        if low >= 0 and high < self.ranges.of(dim)[0]:
+        if self._is_in_range(index, dim):
             return _TRUE
-        if self._is_exhausted():
+        if self._is_exhausted() or self.ranges.may_wrap(index):
             return None
         return self._sufficient(
             self.facts.at(fact), self.facts.variables(fact), self.facts.conditions(fact), index, dim
         )
+
+    def _is_in_range(self, index: Expr, dim: Expr) -> bool:
+        """Whether 0 <= index < dim by ranges alone, which know that arithmetic wraps around."""
+        low, high = self.ranges.of(index)
+        return low >= 0 and high < self.ranges.of(dim)[0]
 
     def _sufficient(
         self, az: Analyzer, variables: Sequence[Var], conds: Sequence[Expr], index: Expr, dim: Expr

@@ -26,6 +26,7 @@ from dlc_core.ir.expr import (
     Unary,
     Var,
     const_value,
+    free_vars,
     loads_in,
     post_order,
 )
@@ -65,6 +66,8 @@ class Ranges:
         self.overflows: list[Expr] = []
         """Indices whose values may leave their type, apart from those of unlimited dims."""
         self._wrapping: dict[Expr, bool] = {}
+        self._data: set[Var] = set()
+        """The variables whose values depend on loaded data."""
         for scalar in func.scalars:
             if scalar.dtype.is_int:
                 # Scalar integers are dims, which are not negative.
@@ -77,6 +80,7 @@ class Ranges:
 
     def bind(self, var: Var, begin: Expr, extent: Expr) -> None:
         """Let `var` run over [begin, begin + extent)."""
+        self.depends(var, begin, extent)
         if type(begin) is Const and type(extent) is Const:
             self._memo[var] = begin.value, begin.value + extent.value - 1
             return
@@ -85,7 +89,17 @@ class Ranges:
 
     def define(self, var: Var, value: Expr) -> None:
         """Let `var` be a name of `value`."""
+        self.depends(var, value)
         self._memo[var] = self.of(value)
+
+    def depends(self, var: Var, *exprs: Expr) -> None:
+        """Let the value of `var` depend on expressions: it is data if one of them is."""
+        if self.is_data(*exprs):
+            self._data.add(var)
+
+    def is_data(self, *exprs: Expr) -> bool:
+        """Whether an expression depends on loaded values, which may be any of their type."""
+        return bool(loads_in(*exprs)) or not self._data.isdisjoint(free_vars(*exprs))
 
     def of(self, e: Expr) -> Interval:
         """Return the smallest and the largest value of an integer or boolean expression."""
@@ -109,17 +123,22 @@ class Ranges:
         return True
 
     def may_wrap(self, e: Expr) -> bool:
-        """Whether an integer operation of an expression may leave the range of its type, so that the result
-        wraps around. Sizes and indices without known ends do not.
+        """Whether integer arithmetic of data may leave the range of its type: then the result wraps around.
+        Arithmetic of sizes and loop variables alone does not.
         """
-        return self._wraps_around and any(self._wraps(part) for part in post_order(e) if part.dtype.is_int)
+        return (
+            self._wraps_around
+            and self.is_data(e)
+            and any(self._wraps(part) for part in post_order(e) if part.dtype.is_int)
+        )
 
     def _wraps(self, e: Expr) -> bool:
         found = self._wrapping.get(e)
         if found is None:
             made = _RULES.get(type(e), _any)(self, e)
             low, high = _type_range(e.dtype)
-            found = self._wrapping[e] = (made[0] < low or made[1] > high) and not _is_unbounded(e, made)
+            outside = made[0] < low or made[1] > high
+            found = self._wrapping[e] = outside and not _is_unbounded(e, made) and self.is_data(e)
         return found
 
     def _computed(self, e: Expr) -> Interval:
@@ -232,7 +251,7 @@ _RULES: dict[type[Expr], Callable[[Ranges, Any], Interval]] = {
 def overflowing_indices(func: PrimFunc) -> list[Expr]:
     """The index expressions of a program that overflow for some iteration, with dims up to `LARGEST_DIM`.
 
-    Data, which are loaded, wrap around and are not among them.
+    Arithmetic of data, which are loaded, wraps around and is not among them: proofs do not rely on it.
     """
     ranges = Ranges(func, LARGEST_DIM)
     for stmt in stmts(func.body):
@@ -242,12 +261,13 @@ def overflowing_indices(func: PrimFunc) -> list[Expr]:
             case Let() if stmt.var.dtype.is_int:
                 ranges.define(stmt.var, stmt.value)
             case Block():
-                for axis in stmt.axes:
+                for axis, value in zip(stmt.axes, stmt.values, strict=True):
                     ranges.bind(axis.var, axis.dom.begin, axis.dom.extent)
+                    ranges.depends(axis.var, value)
         for e in post_order(*exprs_of(stmt)):
             if e.dtype.is_int:
                 ranges.of(e)
-    return [e for e in ranges.overflows if not loads_in(e)]
+    return [e for e in ranges.overflows if not ranges.is_data(e)]
 
 
 __all__ = ["LARGEST", "Ranges", "overflowing_indices"]
