@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dlc_core.arith import Analyzer
+from dlc_core.arith.interval import INF, Interval
 from dlc_core.cancel import checkpoint
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.dtype import INDEX
@@ -53,6 +54,8 @@ from dlc_core.tir.stmt import Block, Eval, For, If, Let, PrimFunc, Stmt, Store, 
 from dlc_core.tir.tensor_copy import tensor_copy_of
 
 _TRUE = logical_and()
+SMALL = 1 << 31
+"""Data that are proved to be less than this count as small: sums and products of a few do not overflow."""
 MAX_STEPS = 200_000
 """Goals that the proofs of one program may try together. Further accesses have no proof and are checked.
 
@@ -327,7 +330,7 @@ class Prover:
 
     def _index_is_inside(self, fact: Fact | None, access: Access, index: Expr, dim: Expr) -> Expr | None:
         """Return true if 0 <= index < dim in all accessed lanes, a sufficient condition on sizes, or None."""
-        if self._is_exhausted() or (self.ranges.may_wrap(index) and not self._is_in_range(index, dim)):
+        if self._is_exhausted() or (not self._is_in_range(index, dim) and self._may_wrap(index, fact)):
             return None
         among = {cond.dtype.lanes for cond, _ in access.guards} - {1}
         lanes = index.dtype.lanes
@@ -356,11 +359,28 @@ class Prover:
         """Return true if 0 <= index < dim under a fact, a sufficient condition on sizes, or None."""
         if self._is_in_range(index, dim):
             return _TRUE
-        if self._is_exhausted() or self.ranges.may_wrap(index):
+        if self._is_exhausted() or self._may_wrap(index, fact):
             return None
         return self._sufficient(
             self.facts.at(fact), self.facts.variables(fact), self.facts.conditions(fact), index, dim
         )
+
+    def _may_wrap(self, index: Expr, fact: Fact | None) -> bool:
+        """Whether arithmetic of data in an index may wrap around under a fact. Proofs would not see it."""
+        if not self.ranges.may_wrap(index):
+            return False
+        az = self.facts.at(fact)
+        known: dict[Expr, Interval] = {}
+        for data in self.ranges.data_in(index):
+            if data.dtype is not INDEX or not az.prove(data >= 0):
+                return True
+            if az.prove(data < SMALL):
+                known[data] = (0, SMALL)
+            elif any(az.prove(data < size) for size in self.func.scalars if size.dtype is INDEX):
+                known[data] = (0, INF)
+            else:
+                return True
+        return not self.ranges.fits(index, known)
 
     def _is_in_range(self, index: Expr, dim: Expr) -> bool:
         """Whether 0 <= index < dim by ranges alone, which know that arithmetic wraps around."""

@@ -6,7 +6,7 @@ ignored: a range contains every value of the expression at any position.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dlc_core.arith import interval as iv
@@ -29,6 +29,7 @@ from dlc_core.ir.expr import (
     free_vars,
     loads_in,
     post_order,
+    transform,
 )
 from dlc_core.passes.tir.safety import DIVISIONS
 from dlc_core.tir.functor import exprs_of, stmts
@@ -131,6 +132,32 @@ class Ranges:
             and self.is_data(e)
             and any(self._wraps(part) for part in post_order(e) if part.dtype.is_int)
         )
+
+    def data_in(self, e: Expr) -> list[Expr]:
+        """The loads and the variables of an expression that are data; no indices of loads."""
+        found: dict[Expr, None] = {}
+        work = [e]
+        while work:
+            part = work.pop()
+            if isinstance(part, Load) or part in self._data:
+                found[part] = None
+            else:
+                work += part.children
+        return list(found)
+
+    def fits(self, e: Expr, known: Mapping[Expr, Interval]) -> bool:
+        """Whether no arithmetic in an expression wraps around if parts of it are in the given intervals."""
+        inner = {part: Var("known", part.dtype) for part in known}
+        for part, var in inner.items():
+            self._memo[var] = known[part]
+        changed = transform(e, inner.get)
+        for part in post_order(changed):
+            if part.dtype.is_int and not isinstance(part, (Const, Load, Var)):
+                low, high = _type_range(part.dtype)
+                made = _RULES.get(type(part), _any)(self, part)
+                if (made[0] < low or made[1] > high) and not _is_unbounded(part, made):
+                    return False
+        return True
 
     def _wraps(self, e: Expr) -> bool:
         found = self._wrapping.get(e)
