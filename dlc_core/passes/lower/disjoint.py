@@ -35,7 +35,8 @@ from dlc_core.ir.expr import (
     substitute,
 )
 from dlc_core.passes.heuristics import MEMORY
-from dlc_core.passes.tir.bounds.prover import Access, Proof, extent_in_bytes
+from dlc_core.passes.tir.bounds.proof import Access, Proof
+from dlc_core.passes.tir.bounds.prover import extent_in_bytes
 from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts, stmts_of
 from dlc_core.tir.in_place import OVERWRITES

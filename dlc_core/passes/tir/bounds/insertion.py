@@ -29,7 +29,7 @@ from dlc_core.ir.expr import (
     select,
     transform,
 )
-from dlc_core.passes.tir.bounds.prover import Access
+from dlc_core.passes.tir.bounds.proof import Access
 from dlc_core.passes.tir.effects import Memory
 from dlc_core.passes.tir.safety import DIVISIONS
 from dlc_core.support.record import record

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from dlc_core.arith import Analyzer
 from dlc_core.arith.interval import INF, Interval
@@ -46,6 +46,7 @@ from dlc_core.ir.expr import (
 )
 from dlc_core.passes.tir.bounds.facts import Fact, FactAnalyzer, Holds, in_lane, with_facts
 from dlc_core.passes.tir.bounds.goals import Goal
+from dlc_core.passes.tir.bounds.proof import Access, Proof
 from dlc_core.passes.tir.bounds.ranges import Ranges
 from dlc_core.support.record import record
 from dlc_core.tir.functor import exprs_of, stmts
@@ -66,25 +67,6 @@ Bytes = tuple[Expr, Expr]
 """A range of bytes: begin and end."""
 
 
-@record(frozen=True, eq=False)
-class Access:
-    """An access without a proof: its statement, and the conditions of expressions around it."""
-
-    stmt: Stmt
-    verb: str
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    guards: tuple[tuple[Expr, bool], ...] = ()
-    """Conditions of `if_then_else` around it, outer ones first, and whether they hold."""
-    why: str = ""
-    when: Expr | None = None
-    """A condition on the program's sizes under which the access is in bounds, if known."""
-
-    def __str__(self) -> str:
-        at = f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
-        return self.why or f"{self.verb} {at} of {self.buffer!r}"
-
-
 @record(frozen=True)
 class _Group:
     """The common part of accesses that differ only by a constant in their last index."""
@@ -93,14 +75,6 @@ class _Group:
     guards: tuple[tuple[Expr, bool], ...]
     buffer: Buffer
     indices: tuple[Expr, ...]
-
-
-@dataclass
-class Proof:
-    """The result of a proof: accesses with and without a proof."""
-
-    proved: int = 0
-    open: list[Access] = field(default_factory=list)
 
 
 def prove(
@@ -604,4 +578,4 @@ def _guarded_loads(
         work += [(child, guards) for child in e.children]
 
 
-__all__ = ["Access", "Proof", "Prover", "extent_in_bytes", "prove"]
+__all__ = ["Prover", "extent_in_bytes", "prove"]

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dlc_core.ir.buffer import Buffer
 from dlc_core.ir.expr import Call, Expr, Load, const, const_value, logical_and, post_order
 from dlc_core.passes.tir.bounds.facts import Fact, facts_in_block, with_facts
-from dlc_core.passes.tir.bounds.prover import Access, Proof, Prover
+from dlc_core.passes.tir.bounds.proof import Access, Proof
+from dlc_core.passes.tir.bounds.prover import Prover
 from dlc_core.support.record import record
 from dlc_core.tir.functor import child_stmts, exprs_of
 from dlc_core.tir.intrinsics import BULK, KERNEL, LAUNCH
