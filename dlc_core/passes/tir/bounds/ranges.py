@@ -184,7 +184,7 @@ class Ranges:
 
 
 def _is_unbounded(e: Expr, interval: Interval) -> bool:
-    return e.dtype is INDEX and (interval[0] == -INF or interval[1] == INF)
+    return e.dtype.scalar is INDEX and (interval[0] == -INF or interval[1] == INF)
 
 
 def _type_range(type_: DType) -> Interval:
