@@ -44,14 +44,14 @@ def open(  # noqa: A001  (the public name)
     takes such files, too, with all of its arguments.
 
     Other files have native code for one target, with all rights of this process. So a file is accepted only
-    if this user's dlc wrote it, if it has a signature of a trusted key, or with `trust=True`. No code of the
-    file runs before the executable is called. `verify` also compares the weights with their checksum, which
-    reads all of them; it matters with `trust=True` only, because it is always done for files of this user and
-    signed ones. `compile_source`
-    allows a compiler of this machine to read a file that has source text instead of machine code; files of
-    this user need no permission. The file is copied to memory, so it may be changed or removed afterwards.
-    `mapped` maps it instead, so that processes share the memory of the weights: then the file may be replaced
-    by another, and must not be changed in place; if it becomes shorter, the process ends.
+    if this user's dlc wrote it, if it has a signature of a trusted key, or with `trust=True`. No code of
+    the file runs before the executable is called. `verify` also compares the weights with their checksum,
+    which reads all of them; it matters with `trust=True` only, because it is always done for files of this
+    user and signed ones. `compile_source` allows a compiler of this machine to read a file that has source
+    text instead of machine code; files of this user need no permission. The file is copied to memory, so it
+    may be changed or removed afterwards. `mapped` maps it instead, so that processes share the memory of
+    the weights: then the file may be replaced by another, and must not be changed in place; if it becomes
+    shorter, the process ends.
 
     Raises UntrustedError if nobody vouches for a file with code, UsageError if such a file is opened with a
     target, ArtifactError for a file that is damaged, of another format version, or for a machine or plugin

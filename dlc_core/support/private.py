@@ -127,7 +127,7 @@ def open_settings(path: Path) -> int:
     while True:
         above = _walk(at.parent, create=False)
         try:
-            _check_settings(above, at.parent)
+            _check(above, at.parent, sticky=False)
             if not _is_link(at.name, above):
                 descriptor = os.open(at.name, _READ, dir_fd=above)
                 break
@@ -138,17 +138,11 @@ def open_settings(path: Path) -> int:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotPrivateError(at, "it is not a regular file")
-        _check_settings(descriptor, at)
+        _check(descriptor, at, sticky=False)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _check_settings(descriptor: int, path: Path) -> None:
-    why = objection(os.fstat(descriptor), superuser=True, descriptor=descriptor)
-    if why:
-        raise NotPrivateError(path, why)
 
 
 def read_private(path: Path, folder: int | None = None) -> bytes:
@@ -221,7 +215,7 @@ def _walk(path: Path, create: bool) -> int:
     at = Path(path.anchor)
     current = os.open(at, _WALK)
     try:
-        _check_parent(current, at)
+        _check(current, at, sticky=True)
         while waiting:
             name = waiting.pop()
             if _is_link(name, current):
@@ -235,7 +229,7 @@ def _walk(path: Path, create: bool) -> int:
             inner = _enter(current, at / name, create, _WALK)
             at /= name
             _replace(current, inner)
-            _check_parent(current, at)
+            _check(current, at, sticky=True)
     except BaseException:
         os.close(current)
         raise
@@ -261,8 +255,9 @@ def _enter(above: int, path: Path, create: bool, flags: int = _LIST) -> int:
         raise
 
 
-def _check_parent(descriptor: int, path: Path) -> None:
-    why = objection(os.fstat(descriptor), superuser=True, sticky=True, descriptor=descriptor)
+def _check(descriptor: int, path: Path, *, sticky: bool) -> None:
+    """Raise NotPrivateError for what others than this user and the superuser may have written."""
+    why = objection(os.fstat(descriptor), superuser=True, sticky=sticky, descriptor=descriptor)
     if why:
         raise NotPrivateError(path, why)
 

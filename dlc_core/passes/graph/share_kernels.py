@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dlc_core.graph.extract import is_region
-from dlc_core.graph.node import CALL, CONST, Function, Node, call_function, node, param, post_order, spanned
+from dlc_core.graph.node import CALL, CONST, Function, Node, call_function, node, param, post_order, rewrite
 from dlc_core.ir.structural import structural_hash
 from dlc_core.ir.types import TensorType
 from dlc_core.op.std import BY_NAME
@@ -64,17 +64,11 @@ class ShareKernels(GraphPass):
                 taken.update(dict.fromkeys(members, differing))
         if not taken:
             return function
-        built: dict[Node, Node] = {}
-        for old in post_order(function.body):
-            args = tuple([built[arg] for arg in old.args])
-            if old in taken:
-                built[old] = _shared(old, args, calls[old], taken[old])
-            elif args == old.args:
-                built[old] = old
-            else:
-                with spanned(old.spans):
-                    built[old] = node(old.op, args, old.attrs, old.type)
-        return function.with_body(built[function.body])
+
+        def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+            return _shared(old, args, calls[old], taken[old]) if old in taken else None
+
+        return function.with_body(rewrite(function.body, visit))
 
 
 def _literals(group: Function) -> list[_Position]:
@@ -104,15 +98,15 @@ def _with_params(
 
 
 def _replaced(body: Node, params: Mapping[_Position, Node]) -> Node:
-    built: dict[Node, Node] = {}
-    for old in post_order(body):
-        args = tuple([params.get((old, i)) or built[arg] for i, arg in enumerate(old.args)])
-        if args == old.args:
-            built[old] = old
-        else:
-            with spanned(old.spans):
-                built[old] = node(old.op, args, old.attrs, old.type)
-    return built[body]
+    users = {user for user, _ in params}
+
+    def visit(old: Node, args: tuple[Node, ...]) -> Node | None:
+        if old not in users:
+            return None
+        given = tuple([params.get((old, i), arg) for i, arg in enumerate(args)])
+        return node(old.op, given, old.attrs, old.type)
+
+    return rewrite(body, visit)
 
 
 def _shared(call: Node, args: tuple[Node, ...], positions: Sequence[_Position], taken: Sequence[int]) -> Node:
@@ -120,8 +114,7 @@ def _shared(call: Node, args: tuple[Node, ...], positions: Sequence[_Position], 
     group: Function = call.attrs["function"]
     params, body = _with_params(group, positions, taken)
     function = Function(group.name, (*group.params, *params), body, group.attrs)
-    with spanned(call.spans):
-        return call_function(function, (*args, *(_value(positions[at]) for at in taken)))
+    return call_function(function, (*args, *(_value(positions[at]) for at in taken)))
 
 
 __all__ = ["MANY", "ShareKernels"]

@@ -58,3 +58,14 @@ def same_as_eager():
 
     yield check
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def one_thread():
+    """torch computes with one thread, because others use the cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -8,6 +8,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import dlc_core as dlc
 
 pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # torch.export warns of itself
     pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning"),
@@ -66,12 +67,8 @@ def assert_same(found, wanted, **tolerances):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def fresh_dynamo():
     torch._dynamo.reset()
-    yield
-    torch.set_num_threads(threads)
 
 
 def exported(module, args, dynamic_shapes=None):

@@ -15,15 +15,9 @@ from dlc_frontend_torch.score.samples import operators
 from dlc_frontend_torch.score.table import core_operators, opinfo_table, totals
 from dlc_frontend_torch.score.ties import same_elements, same_gradients
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 OPTIONS = Options(("float32",), limit=3)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def judged(name):

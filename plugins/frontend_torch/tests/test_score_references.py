@@ -11,13 +11,7 @@ from dlc_frontend_torch.score.judging import Options
 from dlc_frontend_torch.score.references import NumbersOf, RandomRounding, StableSorts
 from dlc_frontend_torch.score.samples import operators
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def statuses(name, dtype, limit):

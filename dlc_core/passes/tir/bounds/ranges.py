@@ -151,22 +151,21 @@ class Ranges:
         for part, var in inner.items():
             self._memo[var] = known[part]
         changed = transform(e, inner.get)
-        for part in post_order(changed):
-            if part.dtype.is_int and not isinstance(part, (Const, Load, Var)):
-                low, high = _type_range(part.dtype)
-                made = _RULES.get(type(part), _any)(self, part)
-                if (made[0] < low or made[1] > high) and not _is_unbounded(part, made):
-                    return False
-        return True
+        return not any(self._leaves_type(part) for part in post_order(changed) if part.dtype.is_int)
 
     def _wraps(self, e: Expr) -> bool:
         found = self._wrapping.get(e)
         if found is None:
-            made = _RULES.get(type(e), _any)(self, e)
-            low, high = _type_range(e.dtype)
-            outside = made[0] < low or made[1] > high
-            found = self._wrapping[e] = outside and not _is_unbounded(e, made) and self.is_data(e)
+            found = self._wrapping[e] = self.is_data(e) and self._leaves_type(e)
         return found
+
+    def _leaves_type(self, e: Expr) -> bool:
+        """Whether the result of an operation may be outside of its type."""
+        if isinstance(e, (Const, Load, Var)):
+            return False
+        low, high = _type_range(e.dtype)
+        made = _RULES.get(type(e), _any)(self, e)
+        return (made[0] < low or made[1] > high) and not _is_unbounded(e, made)
 
     def _computed(self, e: Expr) -> Interval:
         made = _RULES.get(type(e), _any)(self, e)
